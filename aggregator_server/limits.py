@@ -69,7 +69,10 @@ REPORTS_PER_ROUND = 10_000
 REPORTS_WHATEVER_BYTES = 256  # of them that are looked at whatever their descriptions take
 DESCRIPTION_BYTES = 2**28  # of the others' descriptions, which are all in memory
 REFERENCES_PER_ROUND = 512  # descriptions of known classes
-NEW_CLASSES_OF_A_DEVICE = 8  # in one round, that it alone reports
+NEW_CLASSES_OF_A_DEVICE = 4  # in one round, that it alone reports
+CLASSES_OF_A_DEVICE = 8  # of the fleet's, that it alone sent and no operator approved
+SENDERS = 32  # of one class, that are noted
+DEVICES_NEEDED = 2  # that must have sent a class before others listen for it, by default
 CLASSES = 256  # of a fleet, those that wait for an operator included; a published public set may have more
 
 # What no row names is removed at this age: by then whoever stored it has written its row, or never will.

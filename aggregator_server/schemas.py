@@ -204,6 +204,7 @@ class ClassChange:
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
     name: Annotated[str | None, Doc("The class's new name")] = None
     merge_into: Annotated[str | None, Doc("Class that it becomes one with")] = None
+    approve: Annotated[bool, Doc("Whether every device may listen for it, however few sent it")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +230,12 @@ class ClassDetail:
         Doc("Sounds that became it, labels of its name aside: the first 10 in a list, else 200"),
     ]
     reported_by: Annotated[int, Doc("Number of devices that reported it")] = 0
+    sent_by: Annotated[int, Doc("Number of different devices that sent it and mean one sound, up to 32")] = 0
+    approved: Annotated[bool, Doc("Whether an operator approved it")] = False
+    quarantined: Annotated[bool, Doc("Whether most devices refused it, and an operator has yet to approve it")] = False
+    refused: Annotated[dict[str, int], Doc("Number of devices that do not listen for it, by why")] = field(
+        default_factory=dict
+    )
 
 
 @dataclass(frozen=True)

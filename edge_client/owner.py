@@ -15,6 +15,7 @@ from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.errors import ClipError
 from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
+from edge_client.storage.class_offers import Offer
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.bundle import read_bundle
@@ -96,13 +97,17 @@ class Teaching:
         statistics = read_bundle(self.config.bundle).manifest.embedding_statistics
         return () if statistics is None else statistics.known.names
 
+    def offers(self) -> tuple[Offer, ...]:
+        """Return the sounds that others of the fleet teach, and the owner does not."""
+        return self.state.offers.of_others(self.label_map, {*self.store.labels(), *self.chosen})
+
     def require_slot(self, label: str) -> str:
         """Return a label as it is stored. Raises ClipError if it cannot be one, or the model has no slot for it."""
         label = check_label(label)
-        known = self.known_labels()
-        if label not in known and len(known) >= self.label_map.free:
+        own = {*self.store.labels(), *self.chosen}  # sounds of others make room
+        if label not in own and len(own) >= self.label_map.free:
             raise ClipError(
-                f"no slot is free for {label!r}: the model knows {len(known)} sounds, and its head has "
+                f"no slot is free for {label!r}: you taught or chose {len(own)} sounds, and the model's head has "
                 f"{self.label_map.free} slots; build a bundle with a larger --capacity"
             )
         return label

@@ -47,6 +47,10 @@ class Slot:
     class_id: str | None = None
 
 
+def _is_same(old: Slot, new: Slot) -> bool:
+    return old.name == new.name or (old.class_id is not None and old.class_id == new.class_id)
+
+
 def _given_up(number: int) -> Slot:
     """Return what stands in a slot whose label was given up: a name that no label can have, for labels are folders."""
     return Slot(f"/{number}")
@@ -151,9 +155,13 @@ class LabelMap:
         return self._with(slot, _given_up(slot))
 
     def new_since(self, before: LabelMap) -> tuple[int, ...]:
-        """Return the slots that are labels now and were none in an earlier map of the same head."""
-        old = set(range(len(before.slots))) - set(before.given_up)
-        return tuple(sorted(set(range(len(self.slots))) - old - set(self.given_up)))
+        """Return the slots that are labels now and were none, or another sound's, in an earlier map of the same head.
+
+        A slot whose name and class both changed is another sound's.
+        """
+        pairs = enumerate(zip(before.slots, self.slots, strict=False))
+        same = {number for number, (old, new) in pairs if _is_same(old, new)}
+        return tuple(sorted(set(range(len(self.slots))) - (same - set(before.given_up)) - set(self.given_up)))
 
     def _with(self, number: int, slot: Slot) -> LabelMap:
         return dataclasses.replace(self, slots=(*self.slots[:number], slot, *self.slots[number + 1 :]))

@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 RoundState = Literal["open", "done", "failed"]
 WorkKind = Literal["contribute", "learn"]
+# Why a device does not listen for a class: it would be heard where it is not; the owner's sounds would be taken for it.
+Refusal = Literal["false_alarms", "own_sounds"]
 
 
 def parse(kind: type[T], document: object) -> T:
@@ -157,6 +159,18 @@ class MergedClass:
     into: str
 
 
+@dataclass(frozen=True)
+class ClassBacking:
+    """Who stands behind a class that the fleet discovered."""
+
+    class_id: Annotated[str, Doc("Identifier of the class")]
+    devices: Annotated[
+        int, Doc("Number of different devices that sent it and mean one sound, up to 32; none revoked or quarantined")
+    ]
+    approved: Annotated[bool, Doc("Whether an operator approved it")] = False
+    quarantined: Annotated[bool, Doc("Whether most devices refused it, and an operator has yet to approve it")] = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Work:
     """What a device is asked to do next."""
@@ -185,6 +199,8 @@ class Work:
     # A label that is one of them is its owner's alone, and not reported. A class that is neither here nor in `classes`
     # nor `merged` is none: its sound is reported again.
     retired: Annotated[tuple[str, ...], Doc("Classes that an operator gave up: such labels are not reported")] = ()
+    backing: Annotated[tuple[ClassBacking, ...], Doc("Who stands behind each class that the fleet discovered")] = ()
+    devices_needed: Annotated[int, Doc("Number of devices that must have sent a class before others listen for it")] = 2
 
 
 @dataclass(frozen=True)
@@ -233,6 +249,9 @@ class Learned:
     personalised: Annotated[bool, Doc("Whether it was asked to fine-tune the result, and did")] = False
     kept_own: Annotated[bool, Doc("Whether it listens with a model of its own, since the result is worse for it")] = (
         False
+    )
+    refused: Annotated[dict[str, Refusal], Doc("Why it does not listen for classes that it tried, by class")] = field(
+        default_factory=dict
     )
 
 

@@ -1,6 +1,6 @@
 """What goes into an aggregation and what comes out of it: plain data, the same for server and simulator."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,11 +74,13 @@ class ClassTerms:
         max_classes: Largest number of classes; the shared model's head may have fewer slots than other fleets allow.
         reserved: Identifiers of all classes that the fleet had, or may get: no other class may have one of them.
         merged: Classes that an operator merged, and the classes that they became.
+        alone: Number of classes, by device, that it alone sent until now and no operator approved.
     """
 
     max_classes: int = CLASSES
     reserved: frozenset[str] = frozenset()
     merged: Mapping[str, str] = field(default_factory=dict)
+    alone: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +137,8 @@ class RoundResult:
         weights: The shared model's new weights; None in a round without one.
         state: State for the next round's aggregation.
         prototypes: The fleet's new prototypes; None: they stay as they are.
+        senders: By class, the devices whose description of it the fleet has, and whether each means the same sound as
+            most; where a strategy does not say, whoever reported the class counts.
     """
 
     public_set: PublicSet
@@ -144,3 +148,4 @@ class RoundResult:
     weights: Arrays | None = None
     state: Arrays = field(default_factory=dict)
     prototypes: FleetPrototypes | None = None
+    senders: Mapping[str, Sequence[tuple[str, bool]]] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from aggregator_server.client import Client
@@ -18,17 +18,18 @@ _ACTIVE = "active"
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    classes = commands.add_parser("classes", help="list the fleet's classes; rename, merge, retire one")
+    classes = commands.add_parser("classes", help="list the fleet's classes; rename, approve, merge, retire one")
     classes.set_defaults(run=_list)
     _add_options(classes)
     classes.add_argument("--all", action="store_true", help="also former ones")
     actions = classes.add_subparsers(metavar="ACTION")
     rename = actions.add_parser("rename", help="give a class another name")
+    approve = actions.add_parser("approve", help="let every device listen for it, however few were taught it")
     merge = actions.add_parser("merge", help="join a class to another, whose name stays")
     retire = actions.add_parser("retire", help="give a class up; owners keep their clips and labels")
-    for action in (rename, merge, retire):
+    for action in (rename, approve, merge, retire):
         action.add_argument("class_id", metavar="CLASS", help="its identifier or name, as `classes` shows it")
-        action.set_defaults(run=_change, name=None, into=None)
+        action.set_defaults(run=_change, name=None, into=None, approve=action is approve)
         _add_options(action, below=True)
     rename.add_argument("name", help="its new name")
     merge.add_argument("into", metavar="INTO", help="the other class")
@@ -44,9 +45,16 @@ def _list(options: argparse.Namespace) -> int:
     rows = [item for item in found if options.all or item["state"] == _ACTIVE]
     if not options.json:
         for item in rows:
-            item["reported by"] = f"{len({report['device_id'] for report in item['reports']})} devices"
-    show(rows, ("class_id", "name", "state", "discovered_in", "merged_into", "reported by"), as_json=options.json)
+            item["sent by"] = f"{item['sent_by']} devices" if item["discovered_in"] else None
+            item["note"] = _note(item)
+    show(rows, ("class_id", "name", "state", "discovered_in", "merged_into", "sent by", "note"), as_json=options.json)
     return 0
+
+
+def _note(item: dict[str, Any]) -> str | None:
+    refused = sum(item["refused"].values())
+    said = "approved" if item["approved"] else "QUARANTINED: look, then approve or retire it" * item["quarantined"]
+    return "; ".join(filter(None, (said, f"{refused} devices refused it" * bool(refused)))) or None
 
 
 def _change(options: argparse.Namespace) -> int:
@@ -54,6 +62,8 @@ def _change(options: argparse.Namespace) -> int:
     address = f"/v1/classes/{quote(_identifier(client, options.class_id), safe='')}"
     if options.into is not None:
         changed = client.send("PATCH", address, {"merge_into": _identifier(client, options.into)})
+    elif options.approve:
+        changed = client.send("PATCH", address, {"approve": True})
     elif options.name is not None:
         changed = client.send("PATCH", address, {"name": options.name})
     else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from aggregator_server.commands import add_state, location_of
 from aggregator_server.errors import StartError
-from aggregator_server.limits import DEVICES_PER_MINUTE
+from aggregator_server.limits import DEVICES_NEEDED, DEVICES_PER_MINUTE, SENDERS
 from aggregator_server.logs import configure
 
 if TYPE_CHECKING:
@@ -31,11 +31,22 @@ def add(commands: Commands) -> None:
     run.add_argument("--create", action="store_true", help="begin a new fleet where --data names a folder without one")
     add_endpoint(run)
     run.add_argument("--approve", action="store_true", help="let new devices wait until an operator admits them")
+    said = (
+        f"devices that must have been taught a new sound before others listen for it; 1: for the devices of one "
+        f"household ({DEVICES_NEEDED})"
+    )
+    run.add_argument("--devices-needed", type=_needed, default=DEVICES_NEEDED, metavar="N", help=said)
     said = f"new devices that one token may bring in a minute ({DEVICES_PER_MINUTE})"
     run.add_argument("--enrol-per-minute", type=int, default=DEVICES_PER_MINUTE, metavar="N", help=said)
     said = "address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto are believed; may be repeated"
     run.add_argument("--behind-proxy", type=_proxy, action="append", default=[], metavar="ADDRESS", help=said)
     run.set_defaults(run=_run)
+
+
+def _needed(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= SENDERS:
+        raise argparse.ArgumentTypeError(f"must be from 1 to {SENDERS}, not {text}")
+    return int(text)
 
 
 def _proxy(text: str) -> ProxyNetwork:
@@ -123,7 +134,9 @@ def _run(options: argparse.Namespace) -> int:
         _require_fleet(place)
     configure()
     endpoint = endpoint_of(options)
-    terms = Terms(devices_per_minute=options.enrol_per_minute, approve=options.approve)
+    terms = Terms(
+        devices_per_minute=options.enrol_per_minute, approve=options.approve, devices_needed=options.devices_needed
+    )
     try:
         serve(place, os.environ, endpoint, terms, tuple(options.behind_proxy))
     except OSError as error:

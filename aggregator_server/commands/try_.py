@@ -58,7 +58,7 @@ def _try(options: argparse.Namespace) -> int:
         given = ("--from", folder / "recordings", "--data", data, "--bundle", _BUNDLE, "--port", port)
         link = _answer("new", *given, "--devices", len(names), "--json")["link"]
         said: queue.SimpleQueue[str] = queue.SimpleQueue()
-        programs.start("server", _PROGRAM, "run", "--data", data, "--port", port, tell=said.put)
+        programs.start("server", _PROGRAM, "run", "--data", data, "--port", port, "--devices-needed", 1, tell=said.put)
         programs.wait(lambda: not said.empty(), _READY_S)
         heard: queue.SimpleQueue[str] = queue.SimpleQueue()
         listener = "" if len(names) == _KNOWING else names[_KNOWING]

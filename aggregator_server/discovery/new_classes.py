@@ -15,7 +15,7 @@ import numpy as np
 from aggregator_server.aggregation.contract import Assigned, ClassTerms
 from aggregator_server.discovery.clustering import Discovery, Group, ReportedClass
 from aggregator_server.discovery.public_embedding import PublicEmbedding
-from aggregator_server.limits import NEW_CLASSES_OF_A_DEVICE
+from aggregator_server.limits import CLASSES_OF_A_DEVICE, NEW_CLASSES_OF_A_DEVICE
 from aggregator_server.names import majority_name, unique_name
 from fleet_protocol.arrays import Floats
 from fleet_protocol.messages import ClassInfo
@@ -46,8 +46,7 @@ def settle(
     group is left open, and the device reports it again. So are groups for which the fleet has no room.
     """
     terms = terms or ClassTerms()
-    room = terms.max_classes - len(public_set.classes)
-    fitting = _fitting(discovery.groups, reports, room)
+    fitting = _fitting(discovery.groups, reports, terms, terms.max_classes - len(public_set.classes))
     grown = public_set
     assignments: list[Assigned] = []
     groups: list[dict[str, Any]] = []
@@ -69,34 +68,40 @@ def settle(
         "groups": groups,
         "left_open": left_open,
         "details": discovery.details,
-        "limits": _limits(len(reports), discovery.groups, fitting, terms),
+        "limits": _limits(len(reports), len(discovery.details.get("broad", ())), discovery.groups, fitting, terms),
     }
     return Settled(grown, tuple(assignments), details)
 
 
-def _fitting(groups: Sequence[Group], reports: Sequence[ReportedClass], room: int) -> list[Group]:
+def _fitting(groups: Sequence[Group], reports: Sequence[ReportedClass], terms: ClassTerms, room: int) -> list[Group]:
     """Return the groups that are classes already, and of the new ones those that may be made, largest first."""
     alone: Counter[str] = Counter()
     made: list[Group] = []
     for group in sorted((g for g in groups if g.class_id is None), key=lambda g: (-len(g.members), g.members)):
         device_ids = {reports[index].device_id for index in group.members}
-        alone.update(device_ids if len(device_ids) == 1 else ())
-        if len(made) < room and (len(device_ids) > 1 or alone[min(device_ids)] <= NEW_CLASSES_OF_A_DEVICE):
+        first = min(device_ids)
+        left = min(NEW_CLASSES_OF_A_DEVICE, CLASSES_OF_A_DEVICE - terms.alone.get(first, 0))
+        if len(made) < room and (len(device_ids) > 1 or alone[first] < left):
             made.append(group)
+            alone.update(device_ids if len(device_ids) == 1 else ())
     return [group for group in groups if group.class_id is not None or group in made]
 
 
-def _limits(reports: int, groups: Sequence[Group], fitting: Sequence[Group], terms: ClassTerms) -> list[str]:
+def _limits(
+    reports: int, broad: int, groups: Sequence[Group], fitting: Sequence[Group], terms: ClassTerms
+) -> list[str]:
     """Return a sentence for each bound that kept sounds from becoming classes."""
-    waiting, unmade = reports - sum(len(group.members) for group in groups), len(groups) - len(fitting)
+    waiting, unmade = reports - broad - sum(len(group.members) for group in groups), len(groups) - len(fitting)
     found = []
+    if broad:
+        found.append(f"{broad} of {reports} reports are like many sounds, or like none; they become no class")
     if waiting:
-        found.append(f"{waiting} of {reports} reports wait for a later round; one looks at {reports - waiting}")
+        found.append(f"{waiting} of {reports} reports wait for a later round; one looks at {reports - waiting - broad}")
     if unmade:
         found.append(
             f"{unmade} new classes were not made: the fleet has no room beyond {terms.max_classes} classes, and one "
-            f"device alone brings no more than {NEW_CLASSES_OF_A_DEVICE} in a round; retire classes that "
-            "should not be there"
+            f"device alone brings no more than {NEW_CLASSES_OF_A_DEVICE} in a round and {CLASSES_OF_A_DEVICE} in all; "
+            "approve those that are good, retire those that should not be there"
         )
     return found
 

@@ -36,7 +36,8 @@ def recognise(inputs: RoundInputs, contributions: Sequence[Contribution]) -> Set
     reports, known = _read(sounds, chosen)
     found = _grouped(inputs, [reports[index] for index in chosen], known)
     groups = tuple(Group(tuple(chosen[index] for index in group.members), group.class_id) for group in found.groups)
-    details = found.details | {"compared": [chosen[index] for index in found.details.get("compared", ())]}
+    places = {name: [chosen[index] for index in found.details.get(name, ())] for name in ("compared", "broad")}
+    details = found.details | places
     found = Discovery(groups, details)
     settled = settle(inputs.public_set, inputs.round_id, reports, found, inputs.plan.seed, inputs.class_terms)
     return replace(settled, assignments=(*reassigned, *settled.assignments))
@@ -119,6 +120,7 @@ def _grouped(inputs: RoundInputs, reports: Sequence[ReportedClass], references: 
     # A device never gets a class that it has clips of, or that another of its sounds was recognised as: its owner has
     # two names for them. So an owner who disagrees gives the clips another label.
     known: dict[str, list[int]] = {}
+    broad: set[int] = set()
     if all(report.prototype is not None for report in reports):
         space, theirs = PublicEmbedding(inputs.public_set), {(item.device_id, item.class_id) for item in references}
         theirs |= {(device_id, class_id) for (device_id, _), class_id in inputs.assigned.items()}
@@ -127,7 +129,9 @@ def _grouped(inputs: RoundInputs, reports: Sequence[ReportedClass], references: 
             class_id, cosine = space.nearest(report.prototype)
             if cosine >= KNOWN_FROM and (report.device_id, class_id) not in theirs:
                 known.setdefault(class_id, []).append(index)
-    taken = {index for members in known.values() for index in members}
+            elif space.is_broad(report.prototype):
+                broad.add(index)
+    taken = {index for members in known.values() for index in members} | broad
     new = [index for index in range(len(reports)) if index not in taken]
     # The others are reported again, when those that are the same sound are a class.
     new = [new[at] for at in _shared_out([reports[index].device_id for index in new], COMPARED)]
@@ -138,4 +142,4 @@ def _grouped(inputs: RoundInputs, reports: Sequence[ReportedClass], references: 
         )
         groups += [Group(tuple(new[index] for index in group.members)) for group in found.groups]
         details = found.details | {"compared": new}
-    return Discovery(tuple(groups), details)
+    return Discovery(tuple(groups), details | ({"broad": sorted(broad)} if broad else {}))

@@ -16,6 +16,10 @@ KNOWN_FROM = 0.8
 # Rows of a new class for each recording of a public class. Once: 3 points less of a class is recognised unheard; three
 # times: more of the other classes is taken for it (seeds 200 to 205).
 _SHARE = 2
+# Lengths of a prototype, whitened, as shares of the shortest and the longest of public classes' means, beyond which it
+# is no sound's: the mean of many sounds lies near the middle of all. Prototypes of one word lie at 1.0 to 2.6, in the
+# front ends `words` and `base`. And the share of two classes' recordings that are nearer to it than to their own class.
+_SHORTEST, _LONGEST, _CAUGHT = 0.6, 10.0, 0.1
 
 
 class PublicEmbedding:
@@ -36,6 +40,23 @@ class PublicEmbedding:
             means.astype(np.float32), (residuals.T @ residuals / max(1, len(residuals) - recorded)).astype(np.float32)
         )
         self._means = self._scatter.whitened(self._scatter.means)
+        column = np.searchsorted(present, labels)[real]
+        self._recordings, self._labels = self._scatter.whitened(points[real].astype(np.float32)), column
+        self._own = np.einsum("ij,ij->i", self._recordings, self._means[column])
+        lengths = self._lengths(self._scatter.means[np.unique(column)])
+        self._shortest, self._longest = float(lengths.min(initial=np.inf)), float(lengths.max(initial=0.0))
+
+    def _lengths(self, rows: Floats) -> Doubles:
+        return np.asarray(np.linalg.norm((rows - self._scatter.centre) @ self.whitening, axis=1))
+
+    def is_broad(self, prototype: Floats) -> bool:
+        """Tell whether a prototype, float32 [1, numbers], is of many sounds, or of none."""
+        (length,) = self._lengths(prototype)
+        if not _SHORTEST * self._shortest <= length <= max(_LONGEST * self._longest, self._shortest):
+            return True
+        nearer = self._recordings @ self.directions(prototype[None])[0] > self._own
+        shares = [nearer[self._labels == column].mean() for column in np.unique(self._labels)]
+        return bool(sum(share > _CAUGHT for share in shares) > 1)
 
     @property
     def whitening(self) -> Doubles:

@@ -15,6 +15,7 @@ from aggregator_server.store.tables import AuditRow
 
 What = Literal[
     "authentication_failed",
+    "class_approved",
     "class_made",
     "class_merged",
     "class_renamed",

@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.errors import InvalidRequestError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
+from aggregator_server.fleet.class_backing import let_go
 from aggregator_server.fleet.devices import OTHER_FRONT_END, end_membership, require_device, require_not_revoked
 from aggregator_server.fleet.public_sets import require_fleets_features
 from aggregator_server.fleet.reputation import put_in_quarantine, reputation_of
@@ -42,6 +43,9 @@ def change_devices(
                 _release(session, device_id, now, by)
             else:
                 _admit(session, row, now, by)
+        if action == "revoke":
+            session.flush()
+            let_go(session, device_ids)
 
 
 def _admit(session: Session, row: DeviceRow, now: float, by: Actor) -> None:

@@ -2,10 +2,11 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from aggregator_server.errors import InvalidRequestError, RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, What, audit
+from aggregator_server.fleet.class_backing import forget_leaving, leaving
 from aggregator_server.fleet.classes import all_classes, require_class, set_columns
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.operator_changes import class_columns
@@ -30,7 +31,19 @@ def remove_class(store: Store, class_id: str, now: float, by: Actor = SERVER) ->
     Its rows leave the public set, its output the shared model's head. Devices that only adopted it lose it. A label
     with clips stays its owner's, and is not reported again.
     """
-    _change(store, now, by, "retire", class_id)
+    _change(store, now, by, "retire", (class_id,))
+
+
+def remove_leaving(store: Store, now: float) -> bool:
+    """Retire the classes that revoked devices alone sent, in one operation, which can be undone; say whether any were.
+
+    Raises RefusedError: a round is open, or nothing but these classes is there.
+    """
+    with store.reading() as session:
+        class_ids = leaving(session)
+    if class_ids:
+        _change(store, now, SERVER, "retire", class_ids)
+    return bool(class_ids)
 
 
 def merge_class(store: Store, class_id: str, into: str, now: float, by: Actor = SERVER) -> None:
@@ -41,21 +54,26 @@ def merge_class(store: Store, class_id: str, into: str, now: float, by: Actor = 
     """
     if class_id == into:
         raise InvalidRequestError(f"class {class_id!r} cannot be merged into itself; name another class")
-    _change(store, now, by, "merge", class_id, into)
+    _change(store, now, by, "merge", (class_id,), into)
 
 
-def _change(store: Store, now: float, by: Actor, operation: Operation, class_id: str, into: str | None = None) -> None:
-    """Take a class away, or make it one with another; a change that comes between is taken into account."""
-    details = {"class_id": class_id} | ({} if into is None else {"into": into})
+def _change(
+    store: Store, now: float, by: Actor, operation: Operation, class_ids: Sequence[str], into: str | None = None
+) -> None:
+    """Take classes away, or make one one with another; a change that comes between is taken into account."""
+    details: dict[str, Any] = {"class_id": class_ids[0]} if len(class_ids) == 1 else {"class_ids": list(class_ids)}
+    details |= {} if into is None else {"into": into}
     while True:
         with store.reading() as session:
-            for named in reversed(details.values()):
+            for named in (*([into] if into else ()), *class_ids):
                 require_class(session, named, ACTIVE)
             based_on, classes = lines(session), all_classes(session)
-            left = tuple(info for info in classes if info.class_id != class_id)
+            left = tuple(info for info in classes if info.class_id not in class_ids)
             if not left:
-                raise RefusedError("last_class", f"{class_id!r} is the fleet's only class; a fleet needs one")
-            made_of = {info.class_id: (info.class_id,) for info in left} | ({into: (into, class_id)} if into else {})
+                names = ", ".join(map(repr, class_ids))
+                raise RefusedError("last_class", f"{names} is all that the fleet knows; a fleet needs one class")
+            made_of: dict[str, tuple[str, ...]] = {info.class_id: (info.class_id,) for info in left}
+            made_of |= {into: (into, *class_ids)} if into else {}
             change = class_columns.ClassChange(left, tuple(made_of.values()))
             models = [model_blob(session, row.model_version) for row in based_on]
         public_set, stored = _store(store, based_on, models, classes, change)
@@ -70,10 +88,13 @@ def _change(store: Store, now: float, by: Actor, operation: Operation, class_id:
                 inserted = insert_operation(session, row, now, operation, results, details)
             note_public_set(session, str(inserted.result_public_set), public_set, inserted.round_id)
             set_columns(session, change.classes, RETIRED)
-            if into is not None:
-                merged = session.get_one(ClassRow, class_id)
-                merged.state, merged.merged_into = MERGED, into
-            audit(session, _AUDITED[operation], by, now, **details, round_id=inserted.round_id)
+            forget_leaving(session, class_ids)
+            for class_id in class_ids:
+                if into is not None:
+                    merged = session.get_one(ClassRow, class_id)
+                    merged.state, merged.merged_into = MERGED, into
+                about = {"class_id": class_id} | ({} if into is None else {"into": into})
+                audit(session, _AUDITED[operation], by, now, **about, round_id=inserted.round_id)
             session.flush()
         _log.info("%s: %s", operation, details)
         return

@@ -18,6 +18,7 @@ from aggregator_server.aggregation.contract import Contribution, RoundInputs, Ro
 from aggregator_server.aggregation.updates import in_blocks
 from aggregator_server.errors import AggregationError, BlobError
 from aggregator_server.fleet.audit import SERVER, audit
+from aggregator_server.fleet.class_backing import add_senders, note_senders
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.fleet.reputation import note_round
 from aggregator_server.rounds.queries import mark_done, of_uploads, training_loss
@@ -211,6 +212,8 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
                 audit(session, "class_made", SERVER, now, class_id=info.class_id, name=info.name, round_id=round_id)
     session.flush()
     _assign(session, round_id, result)
+    add_senders(session, [(one.class_id, one.device_id) for one in result.assignments])
+    note_senders(session, result.senders)
     screened = (result.details.get("aggregation") or {}).get("screened", {})
     uploaders = of_uploads(session, round_id, ParticipantRow.device_id)
     quarantined = note_round(session, round_id, uploaders, screened, now)

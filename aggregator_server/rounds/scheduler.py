@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from aggregator_server.errors import LeaseLostError, StateAwayError
+from aggregator_server.errors import LeaseLostError, RefusedError, StateAwayError
 from aggregator_server.limits import UNNAMED_S, WOKEN_AT_ONCE
 from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.queries import read_waiting, write_seen
@@ -82,11 +82,18 @@ _ALONE = 0  # number of every step where no other server is
 _LOOK_S = 1.0  # for what another server wrote and could not tell
 
 
+Between = Callable[[Store, float], bool]
+
+
 class RoundScheduler:
     """Calls :func:`advance` whenever the open round may be due, one call at a time, in a worker thread."""
 
-    def __init__(self, store: Store, new_work: Notifier, compute: Compute) -> None:
-        """Make one that does not run yet, in the event loop that will run it; it notifies ``new_work`` of a result."""
+    def __init__(self, store: Store, new_work: Notifier, compute: Compute, between: Between = lambda *_: False) -> None:
+        """Make one that does not run yet, in the event loop that will run it; it notifies ``new_work`` of a result.
+
+        ``between``: changes the fleet while no round is open, and says whether it did.
+        """
+        self._between = between
         self._store = store
         self._compute = compute
         self._new_work = new_work
@@ -145,6 +152,13 @@ class RoundScheduler:
             pause = self._move()
             return pause if number == _ALONE else min(pause, _LOOK_S)
 
+    def _change_between(self) -> None:
+        try:
+            if self._between(self._store, time.time()):
+                self._new_work.notify()
+        except RefusedError as error:  # a round was opened meanwhile, or nothing else is there
+            _log.info("a change between two rounds has to wait: %s", error)
+
     def _move(self) -> float:
         with self._store.reading() as session:
             is_due, deadline = read_waiting(session, time.time())
@@ -154,6 +168,8 @@ class RoundScheduler:
                 _log.info("round %d closed", closed)
             return 0.0  # another round may have followed, and even be over already
         self.clean()
+        if deadline is None:
+            self._change_between()
         if time.monotonic() >= self._sweep_at:  # while no round is due: to list a store takes its time
             self._sweep_at = time.monotonic() + UNNAMED_S
             sweep(self._store, time.time())

@@ -9,6 +9,7 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import ClassTerms
+from aggregator_server.fleet.class_backing import sent_alone
 from aggregator_server.fleet.classes import all_classes, merged_classes
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.fleet.shared_models import current_model, model_blob
@@ -99,6 +100,7 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
         max_classes=CLASSES if newest is None else min(CLASSES, newest.capacity),
         reserved=frozenset(session.scalars(select(ClassRow.class_id))),  # of former ones, too: none is given twice
         merged=merged_classes(session),
+        alone={device_id: len(class_ids) for device_id, class_ids in sent_alone(session).items()},
     )
     return RoundSnapshot(
         round_id=row.round_id,

@@ -15,6 +15,7 @@ from sqlalchemy import Executable, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import AggregatorError, StartError
+from aggregator_server.limits import DEVICES_NEEDED
 from aggregator_server.store.blobs import BlobFolder, BlobStore
 from aggregator_server.store.database import Database, damage_of, open_sqlite
 from aggregator_server.store.free_space import full, is_full
@@ -110,6 +111,7 @@ class Store(Tables):
         """
         self.location = location = locate(place)
         self.folder = folder = location.data
+        self.devices_needed = DEVICES_NEEDED  # to have sent a class before others listen for it
         self._seen: dict[str, float] = {}
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

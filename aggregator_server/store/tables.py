@@ -209,6 +209,34 @@ class ClassRow(Base):
     merged_into: Mapped[str | None] = mapped_column(ForeignKey("classes.class_id"))
 
 
+class BackingRow(Base):
+    """What an operator says of a class that devices sent."""
+
+    __tablename__ = "class_backing"
+    class_id: Mapped[str] = mapped_column(ForeignKey("classes.class_id"), primary_key=True)
+    approved: Mapped[bool] = mapped_column(Boolean)
+    leaving: Mapped[bool] = mapped_column(Boolean)  # to be retired, for all who sent it were revoked
+
+
+class SenderRow(Base):
+    """A device that sent a class: its sound became that class, or it has clips of it. Of a class, some are noted."""
+
+    __tablename__ = "class_senders"
+    class_id: Mapped[str] = mapped_column(ForeignKey("classes.class_id"), primary_key=True)
+    device_id: Mapped[str] = mapped_column(ForeignKey("devices.device_id"), primary_key=True)
+    agrees: Mapped[bool] = mapped_column(Boolean)  # means the same sound as most that sent it
+
+
+class RefusalRow(Base):
+    """A device does not listen for a class that it tried, as it said of the last result that it learned from."""
+
+    __tablename__ = "class_refusals"
+    class_id: Mapped[str] = mapped_column(ForeignKey("classes.class_id"), primary_key=True)
+    device_id: Mapped[str] = mapped_column(ForeignKey("devices.device_id"), primary_key=True)
+    round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"))
+    why: Mapped[str] = mapped_column(_text(16))
+
+
 class ParticipantRow(Base):
     """A device that was selected for a round, and what it uploaded."""
 
@@ -325,5 +353,7 @@ _partial("conduct_suspected", IS_SUSPECTED, ReputationRow.device_id)
 _partial("participants_missing", ParticipantRow.upload.is_(None), ParticipantRow.round_id, ParticipantRow.device_id)
 _partial("learned_kept_own", LearnedRow.kept_own.is_(True), LearnedRow.round_id)
 Index("assignments_by_class", AssignmentRow.class_id, AssignmentRow.device_id, AssignmentRow.slot)
+Index("class_senders_by_device", SenderRow.device_id, SenderRow.class_id)
+Index("class_refusals_by_device", RefusalRow.device_id, RefusalRow.class_id)
 Index("audit_by_what", AuditRow.what, AuditRow.audit_id)
 Index("audit_by_time", AuditRow.at, AuditRow.audit_id)

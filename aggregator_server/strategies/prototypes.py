@@ -25,13 +25,17 @@ from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.strategies.prototype_votes import Votes, denied_of, devices_of, to_keep, votes_of
 from aggregator_server.strategies.strategy import Strategy
 from aggregator_server.strategies.upload_checks import Shapes, check_arrays, check_document
-from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.arrays import Bools, Doubles, Floats
 from fleet_protocol.fleet_prototypes import FleetPrototypes, Negatives
 from fleet_protocol.limits import NAME_LENGTH, NEGATIVES
 from fleet_protocol.messages import Update
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.setting import Value
+from fleet_protocol.similar_groups import SIMILAR_FROM, similar_groups
 from fleet_protocol.tensors import Arrays
+
+# Votes for a class that are compared with one another.
+_COMPARED = 512
 
 
 def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
@@ -93,26 +97,59 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
         details={"aggregation": details, "discovery": settled.details},
         state=to_keep(votes, denied, public_set.class_ids),
         prototypes=found,
+        senders=_senders(votes, public_set),
     )
+
+
+def _senders(votes: Votes, public_set: PublicSet) -> dict[str, list[tuple[str, bool]]]:
+    """Return by discovered class the devices that voted for it, and whether they mean the same sound as most."""
+    space, found = PublicEmbedding(public_set), {}
+    for column in np.unique(votes.columns):
+        info, rows = public_set.classes[column], np.flatnonzero(votes.columns == column)
+        if info.discovered_in is not None:
+            names = (name.decode() for name in votes.devices[rows].tolist())
+            agree = _agreeing(votes.prototypes[rows], int(column), public_set, space).tolist()
+            found[info.class_id] = list(zip(names, agree, strict=True))
+    return found
+
+
+def _agreeing(prototypes: Floats, column: int, public_set: PublicSet, space: PublicEmbedding) -> Bools:
+    """Tell which votes for a discovered class mean the same sound as most, bool [votes].
+
+    Where as many mean another one, it is the sound that the class was made of. So one device moves no class that
+    another one sent.
+    """
+    directions, rows = space.directions(prototypes), public_set.features[public_set.labels == column]
+    groups = similar_groups(directions[:_COMPARED])
+    means = [directions[group].mean(axis=0) for group in groups if len(group) == len(groups[0])]
+    if len(means) > 1 and len(rows):
+        made_of = space.directions(rows).mean(axis=0)
+        means.sort(key=lambda mean: -float(mean @ made_of / np.linalg.norm(mean)))
+    agree: Bools = directions @ (means[0] / np.linalg.norm(means[0])) >= SIMILAR_FROM
+    return agree
 
 
 def _combined(
     votes: Votes, public_set: PublicSet, values: Mapping[str, Value], shown: NDArray[np.bytes_]
 ) -> tuple[FleetPrototypes, dict[str, dict[str, float]]]:
     """Return the fleet's prototypes, and how far from them those of some devices lie, whitened, by class and device."""
-    whitening = PublicEmbedding(public_set).whitening
+    space = PublicEmbedding(public_set)
+    whitening = space.whitening
     columns, starts = np.unique(votes.columns, return_index=True)
     classes = [public_set.classes[column] for column in columns]
     means, distances, counts = [], {}, []
     for info, start, stop in zip(classes, starts, (*starts[1:], len(votes.columns)), strict=True):
         rows = slice(int(start), int(stop))
         points = votes.prototypes[rows].reshape(stop - start, -1).astype(np.float64)
-        means.append(combine(points, votes.clips[rows].astype(np.float64), whitening, values))
+        column, counted = int(votes.columns[start]), np.ones(stop - start, np.bool_)
+        if info.discovered_in is not None:
+            counted = _agreeing(votes.prototypes[rows], column, public_set, space)
+        means.append(combine(points[counted], votes.clips[rows][counted].astype(np.float64), whitening, values))
         is_shown = np.isin(votes.devices[rows], shown)
         away = np.linalg.norm((points[is_shown] - means[-1]) @ whitening, axis=1).round(3)
         names = (name.decode() for name in votes.devices[rows][is_shown].tolist())
         distances[info.class_id] = dict(zip(names, away.tolist(), strict=True))
-        counts.append(int(stop - start))
+        counts.append(int(counted.sum()))
     few = [count < int(values["provisional"]) for count in counts]
     found = FleetPrototypes(
         features=public_set.settings.digest,

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 
 from aggregator_server import limits
 from aggregator_server.errors import StateAwayError
+from aggregator_server.operator_changes.merge_and_retire import remove_leaving
 from aggregator_server.rounds.computation import Computation
 from aggregator_server.rounds.queries import write_seen
 from aggregator_server.rounds.scheduler import Notifier, RoundScheduler
@@ -40,19 +41,22 @@ _DESCRIPTION = (
 def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -> FastAPI:
     """Return the application; the store stays the caller's, to close. The tokens are the server's own two."""
 
+    terms = terms or Terms()
+    store.devices_needed = terms.devices_needed
+
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = limits.OTHER_THREADS
         new_work, computation = Notifier(lambda: store.tell("work")), Computation(store.blobs)
         await asyncio.to_thread(computation.start)
-        scheduler = RoundScheduler(store, new_work, computation)
+        scheduler = RoundScheduler(store, new_work, computation, remove_leaving)
         app.state.service = Service(
             store=store,
             tokens=first_tokens,
             new_work=new_work,
             scheduler=scheduler,
             guard=Guard(store),
-            terms=terms or Terms(),
+            terms=terms,
             device_threads=anyio.CapacityLimiter(limits.DEVICE_THREADS),
             disk_threads=anyio.CapacityLimiter(limits.DISK_THREADS),
             flusher=Flusher(store.flush),

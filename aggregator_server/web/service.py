@@ -11,7 +11,7 @@ import anyio.to_thread
 from sqlalchemy.exc import SQLAlchemyError
 
 from aggregator_server.errors import RefusedError
-from aggregator_server.limits import DEVICES_PER_MINUTE, READY_S
+from aggregator_server.limits import DEVICES_NEEDED, DEVICES_PER_MINUTE, READY_S
 from aggregator_server.rounds.scheduler import Notifier, RoundScheduler
 from aggregator_server.security import Tokens
 from aggregator_server.store import Store
@@ -108,6 +108,7 @@ class Terms:
 
     devices_per_minute: int = DEVICES_PER_MINUTE  # number of new devices that one token may bring in a minute
     approve: bool = False  # whether an operator has to admit new devices
+    devices_needed: int = DEVICES_NEEDED  # number of devices that must have sent a class before others listen for it
     authority: str | None = None  # certificate of the server's own authority, PEM; None where it has none
 
 

@@ -139,6 +139,11 @@ def _lines(status: dict[str, Any]) -> list[str]:
             f"fleet     NOT ENROLLED at {status['server']['server']}; ask for an invitation (`auricle-aggregator "
             "invite`) and run `auricle-edge join LINK`, or correct enrol_token (`auricle-aggregator tokens`)"
         )
+    lines += [
+        f"          {one['name']!r} of the fleet is not listened for: {one['why_silent']}"
+        for one in model.get("offers", ())
+        if one["why_silent"]
+    ]
     subjects = {name: status.get(name) for name in ("listening", "server", "training", "teaching", "board")}
     lines += [
         f"{name:9s} " + ", ".join(f"{key} {_value(value)}" for key, value in found.items())

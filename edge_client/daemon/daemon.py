@@ -19,7 +19,7 @@ from typing import Any
 from edge_client.capture import AudioSource
 from edge_client.capture.microphone import Microphone
 from edge_client.capture.shared_microphone import LentMicrophone
-from edge_client.clips.folders import labels_with_clips
+from edge_client.clips.folders import known_labels, labels_with_clips
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
@@ -32,7 +32,7 @@ from edge_client.daemon.training_process import TrainingProcess
 from edge_client.detection.detector import Loaded
 from edge_client.detection.doubts import Doubt
 from edge_client.detection.sensitivity import together
-from edge_client.events import Heard, Reply
+from edge_client.events import Asked, Heard, Reply
 from edge_client.events.delivery import Delivery
 from edge_client.events.publisher import Publisher, open_sinks
 from edge_client.learning.forgotten_labels import forget_noted
@@ -42,9 +42,10 @@ from edge_client.model.interpreter import installed_runtime
 from edge_client.model.self_test import check_runtime
 from edge_client.owner import Teaching
 from edge_client.owner_changes import empty_deleted
-from edge_client.questions.answers import answer, finish_all
+from edge_client.questions.answers import OFFER, answer, finish_all
 from edge_client.questions.asking import Asker
 from edge_client.room.memory import RoomMemory
+from edge_client.storage.class_offers import Offer
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.command_line import version
@@ -114,11 +115,12 @@ class Daemon:
         self._listening: dict[str, ListeningLoop | None] = dict.fromkeys(config.inputs)
         self._room = RoomMemory.open(config, self._state, manifest)
         self._asker = asker = Asker.open(config, self._state, manifest)
+        self._asked_at: object = None
         self._doubts: Delivery[Doubt] | None = None
         if asker is not None:
             self._doubts = Delivery("the questions", asker.consider, _DOUBTS)
         self._reload()
-        replied = None if self._asker is None else self._reply
+        replied = None if self._asker is None and config.server is None else self._reply
         sinks = open_sinks(config, self._state.identity.load().device_id, replied) if config.microphone else []
         self._publisher = Publisher(sinks, self._keep_sound)
         runtime = installed_runtime() or "none"
@@ -204,8 +206,23 @@ class Daemon:
     def _follow_questions(self) -> None:
         """Publish which questions are open, where that changed; what is a day old goes."""
         with self._tried("look after the questions"):
-            if self._asker and (questions := self._asker.changed(self._model.get("labels", ()))) is not None:
-                self._publisher.ask(questions)
+            before, self._asked_at = self._asked_at, self._state.database.key()
+            changed = () if before != self._asked_at else None
+            questions = self._asker.changed(self._model.get("labels", ())) if self._asker else changed
+            if questions is not None:
+                self._publisher.ask((*questions, *self._offered()))
+
+    def _offered(self) -> tuple[Asked, ...]:
+        """Return the questions about sounds that others teach."""
+        return tuple(
+            Asked(f"{OFFER}{one.class_id}", one.at, one.name, False, 0.0, one.question)
+            for one in self._offers()
+            if one.is_asked
+        )
+
+    def _offers(self) -> tuple[Offer, ...]:
+        folder = self._config.clips_folder
+        return self._state.offers.of_others(self._label_map, {*labels_with_clips(folder), *known_labels(folder)})
 
     def _reply(self, reply: Reply) -> None:
         answer(Teaching.open(self._config_path), reply.question_id, reply.says, reply.label)
@@ -271,7 +288,7 @@ class Daemon:
     def _reload(self) -> None:
         self._model_key = self._state.model.key()
         progress = self._state.model.load(self._config.bundle).progress
-        self._model = model_status(progress)
+        self._model, self._label_map = model_status(progress), progress.label_map
         with self._loading:
             self._loaded = None
         try:
@@ -308,11 +325,14 @@ class Daemon:
         """Return what the status file says, JSON-ready; ``listening`` is the first of the ``inputs``."""
         inputs = {name: loop.counters() if loop else None for name, loop in self._listening.items()}
         stored = self._publisher.stored()
+        offers: list[dict[str, Any]] = []
+        with self._tried("read what others of the fleet teach"):
+            offers = [dataclasses.asdict(one) | {"why_silent": one.why_silent} for one in self._offers()]
         return {
             "name": self._config.device.name,
             "pid": os.getpid(),
             "started": self._since(),
-            "model": self._model,
+            "model": self._model | {"offers": offers},
             "loops": {loop.name: loop.to_json() for loop in self._supervisor.loops.values()},
             "listening": next(iter(inputs.values()), None),
             "inputs": inputs,

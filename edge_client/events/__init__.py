@@ -81,6 +81,7 @@ class Asked:
     label: str
     detected: bool
     score: float
+    words: str = ""  # the question itself, where it is another one
 
     def to_json(self) -> dict[str, str | float | bool]:
         """Return the question JSON-ready."""

@@ -34,7 +34,7 @@ def asked(question: Asked, base: str) -> dict[str, Any]:
     """Return a question as Home Assistant gets it, JSON-ready."""
     return {
         "event_type": "asked",
-        "question": f"Was that {question.label}?"[:250],
+        "question": (question.words or f"Was that {question.label}?")[:250],
         "answer_topic": f"{base}/{ANSWER}",
         **question.to_json(),
     }

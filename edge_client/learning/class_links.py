@@ -7,7 +7,7 @@ these, new sounds of the round first. A device's own label map has the order in 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,18 +27,36 @@ def take_labels(label_map: LabelMap, labels: Sequence[str], classes: Iterable[Cl
     """Give every label that the owner taught a slot; one that the fleet knows by that name is linked to it.
 
     A class that another label was linked to goes to the label of its name when the other has no clips any more: the
-    owner has renamed them. Raises LabelError if the head has no free slot.
+    owner has renamed them. Where the head is full, a class that only others have clips of makes room. Raises LabelError
+    if there is none.
     """
     known = {info.name: info.class_id for info in classes}
     for label in labels:
         if label not in label_map.names:
-            label_map = label_map.add(label)
+            label_map = _with_room(label_map, labels).add(label)
         slot, class_id = label_map.slot_of(label), known.get(label)
         if class_id is None or label_map.slots[slot].class_id is not None:
             continue
         holder = label_map.slot_of_class(class_id)
         if holder is None or label_map.names[holder] not in labels:
             label_map = label_map.link(slot, class_id)
+    return label_map
+
+
+def _with_room(label_map: LabelMap, labels: Collection[str]) -> LabelMap:
+    """Give up a class that no label of the owner is, the newest, where there is no free slot."""
+    of_others = [n for n, slot in enumerate(label_map.slots) if slot.class_id is not None and slot.name not in labels]
+    if label_map.room or not of_others:
+        return label_map
+    log.warning("the fleet's %r makes room for a sound of the owner's", label_map.names[of_others[-1]])
+    return label_map.give_up(of_others[-1])
+
+
+def without_silent(label_map: LabelMap, silent: Container[str], labels: Container[str]) -> LabelMap:
+    """Give up the slots of classes that the device is not to listen for; ``labels`` are the owner's own."""
+    for number, slot in enumerate(label_map.slots):
+        if slot.class_id is not None and slot.class_id in silent and slot.name not in labels:
+            label_map = label_map.give_up(number)
     return label_map
 
 

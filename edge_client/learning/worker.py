@@ -15,7 +15,7 @@ from edge_client.audio.recordings import Recordings
 from edge_client.clips.folders import known_labels
 from edge_client.config import Config, load_config
 from edge_client.errors import WorkError
-from edge_client.learning.class_links import follow_fleet, follow_names
+from edge_client.learning.class_links import follow_fleet, follow_names, without_silent
 from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.teaching.job import teach
 from edge_client.learning.training_job import TrainingJob, checked_plan, from_line
@@ -68,7 +68,7 @@ def run(config: Config, job: TrainingJob) -> None:
 def _take_part(config: Config, state: DeviceState, job: Work) -> None:
     work = dataclasses.replace(job, plan=checked_plan(job.plan))
     saved = state.model.load(config.bundle)
-    followed = _followed(config, state, saved, work)
+    said, followed = state.offers.said(), _followed(config, state, saved, work)
     renamed = _renamed(saved.progress.label_map, followed)
     saved = dataclasses.replace(saved, progress=saved.progress.renamed(followed))
     method, known = work.plan.local.name, local_methods()
@@ -77,18 +77,30 @@ def _take_part(config: Config, state: DeviceState, job: Work) -> None:
             f"this device knows no local method {method!r} (known: {', '.join(known)}); update its software"
         )
     part = known[method].open_round(config, state, saved, work)
-    part.contribute() if work.kind == "contribute" else part.learn()
+    if work.kind == "contribute":
+        part.contribute()
+    else:
+        part.learn()
+        state.offers.note_learned(said)
     for former, name in renamed.items():
         state.choices.rename_label(former, name)
 
 
 def _followed(config: Config, state: DeviceState, saved: SavedModel, work: Work) -> LabelMap:
-    """Return the device's labels as the fleet's classes are now; those that the owner taught or chose stay its own."""
+    """Return the device's labels as the fleet's classes are now; those that the owner taught or chose stay its own.
+
+    Where it learns, without classes of others that it is not to listen for.
+    """
     taught = Recordings(config.clips_folder, saved.bundle.manifest.feature_settings).labels()
     labels = {*taught, *known_labels(config.clips_folder)}
     names = {info.class_id: info.name for info in work.classes}
     state.class_names.follow(names, {item.class_id: item.into for item in work.merged})
-    return follow_names(follow_fleet(saved.progress.label_map, work, labels), state.class_names.present(), labels)
+    state.offers.follow(work)
+    label_map = follow_fleet(saved.progress.label_map, work, labels)
+    if work.kind == "learn":
+        silent = {one.class_id for one in state.offers.all() if not one.is_heard}
+        label_map = without_silent(label_map, silent, labels)
+    return follow_names(label_map, state.class_names.present(), labels)
 
 
 def _renamed(before: LabelMap, after: LabelMap) -> dict[str, str]:

@@ -29,6 +29,7 @@ from edge_client.owner_page.offering import OfferingPage
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
 from edge_client.owner_page.sent_recordings import AddingPage, adding
 from edge_client.owner_page.streams import UNBUFFERED, LiveStream, Recording
+from edge_client.questions.answers import answer_offer
 from edge_client.room.observed_rates import rate_sentences
 from edge_client.storage.owner_acts import KEEP_DAYS
 from fleet_protocol.errors import AuricleError
@@ -107,6 +108,11 @@ def _know(_: OwnedDevice, teaching: Teaching, form: dict[str, str]) -> str:
     return " ".join(owner_changes.know_no_more(teaching, label)) or f"{label} is what you taught alone, from now on."
 
 
+def _offer(teaching: Teaching, form: dict[str, str]) -> str:
+    """Listen for a sound that others of the fleet teach, or not."""
+    return answer_offer(teaching, form.get("sound", ""), form.get("says", ""))
+
+
 def _taught(teaching: Teaching, label: str) -> list[Clip]:
     """Return the clips of a label. Raises ClipError if there are none."""
     if label not in teaching.store.labels():
@@ -124,6 +130,7 @@ _CHANGES: dict[str, Callable[[OwnedDevice, Teaching, dict[str, str]], str]] = {
     "/sounds/undo": _undo,
     "/sounds/know": _know,
     "/sounds/sensitivity": _sensitivity,
+    "/sounds/offer": _offer,
 }
 
 
@@ -278,6 +285,7 @@ class OwnerPage:
             listens=self._device.config.microphone is not None,
             sounds=self._device.sounds(teaching),
             offered=[sound for sound in teaching.offered if sound not in teaching.known_labels()],
+            offers=teaching.offers(),
             changes=owner_undo.changes(teaching),
             status=self._device.status(),
             bundle=self._device.bundle_name(),

@@ -49,7 +49,8 @@ class AskingPage:
             {"id": one.question_id, "at_ms": round(1e3 * one.at), "label": one.label, "detected": one.detected}
             for one in open_questions(teaching)
         ]
-        return {"questions": asked, "known": teaching.known_labels()}
+        offers = [one for one in teaching.offers() if one.is_asked]
+        return {"questions": asked, "known": teaching.known_labels(), "asked_offers": offers}
 
     def questions(self, _: Request) -> Response:
         """Return the list of questions, as a part of the page."""

@@ -13,6 +13,10 @@ from edge_client.room.store import add_wrong_detections, remove_wrong_detections
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.atomic_files import remove_durably
 
+OFFER = "offer:"
+"""What the identifiers of questions about sounds that others teach begin with."""
+UNDO = "undo"
+
 
 def store_of(teaching: Teaching) -> QuestionStore:
     """Return a device's questions."""
@@ -24,8 +28,10 @@ def answer(teaching: Teaching, given: str, says: str, label: str = "") -> str:
 
     ``given``: the beginning of the question's identifier; ``label``: what it was, for ``was``. Raises ClipError if
     there is no such question, the label cannot be one, or another process is changing the store; QuotaError if there is
-    no room.
+    no room. A question about a sound of others is answered by yes or no.
     """
+    if given.startswith(OFFER):
+        return answer_offer(teaching, given.removeprefix(OFFER), says)
     if says not in SAYINGS:
         raise ClipError(f"{says[:100]!r} is no answer; say one of {', '.join(SAYINGS)}")
     store = store_of(teaching)
@@ -48,6 +54,26 @@ def answer(teaching: Teaching, given: str, says: str, label: str = "") -> str:
             store.replace(question)
             raise
     return teaching.after(terminal=False) if folder else f"It was not taken for {question.label}: nothing is to learn."
+
+
+def answer_offer(teaching: Teaching, given: str, says: str) -> str:
+    """Take an owner's answer about a sound that others teach, by its identifier or name; return what happens now.
+
+    ``says``: ``yes``, ``no``, or ``undo``: what the fleet says decides again. Raises ClipError if there is no such
+    sound, or this is no answer.
+    """
+    if says not in (YES, NO, UNDO):
+        raise ClipError(f"{says[:100]!r} is no answer to that; say {YES} or {NO}")
+    offers = teaching.offers()
+    named = [one for one in offers if one.class_id == given] or [one for one in offers if one.name == given]
+    if len(named) != 1:
+        names = ", ".join(f"{one.name} ({one.class_id})" for one in offers)
+        raise ClipError(f"{given[:100]!r} is no sound that others of the fleet teach; there is: {names or 'none'}")
+    teaching.state.offers.say(named[0].class_id, {YES: True, NO: False}.get(says))
+    if says == UNDO:
+        return f"What the fleet says decides about {named[0].name} again."
+    what = "is listened for, once it was tried" if says == YES else "is not listened for"
+    return f"{named[0].name} {what}. {teaching.after(terminal=False)}"
 
 
 def _folder(teaching: Teaching, question: Question, says: str, label: str) -> str:

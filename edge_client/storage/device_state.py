@@ -12,6 +12,7 @@ from edge_client.errors import DamagedError, StateError
 from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.checked_files import file_digest, finished_files, mend_twice, read_checked, write_checked
 from edge_client.storage.class_names import ClassNames
+from edge_client.storage.class_offers import ClassOffers
 from edge_client.storage.database import FILE, Database
 from edge_client.storage.identity import IdentityStore, MembershipStore
 from edge_client.storage.locks import is_locked, take_lock
@@ -96,6 +97,7 @@ class DeviceState:
         self.choices = OwnerChoices(self.database)
         self.class_names = ClassNames(self.database)
         self.acts = OwnerActs(self.database)
+        self.offers = ClassOffers(self.database)
 
     def lock(self, purpose: str, patience_s: float = 0.0) -> int:
         """Hold a lock until the process ends. Raises StateError if another process holds it after so many seconds."""
@@ -125,6 +127,7 @@ class DeviceState:
         """
         self.model.forget_fleet(bundle_path)
         self.class_names.forget()
+        self.offers.forget()
         for path in (*finished_files(self.outbox.folder), *finished_files(self.blobs.folder)):
             remove_durably(path)
         self.membership.remove()

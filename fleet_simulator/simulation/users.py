@@ -104,7 +104,7 @@ class VirtualUser:
         ``words``: the users' word for every class that the fleet discovered; devices do not get them.
         """
         job = self._job(work, context)
-        measured: dict[str, Any] = dict(job.apply_result(True))
+        measured: dict[str, Any] = dict(job.apply_result({info.class_id for info in work.classes}))
         if self.clips.section.held_out:
             measured |= self._choose(job, work.round_id)
         self.label_map = replace(job.label_map, off=())

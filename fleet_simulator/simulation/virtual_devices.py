@@ -91,7 +91,7 @@ class VirtualDevices:
         measured = []
         for device, version, place in zip(task.devices, task.own_versions, task.places, strict=True):
             job = self._job(device, version, task.work)
-            measured.append(job.apply_result(True))
+            measured.append(job.apply_result({info.class_id for info in task.work.classes}))
             self._models.keep_own(device, place)
         return measured
 

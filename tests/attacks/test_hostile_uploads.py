@@ -39,7 +39,7 @@ def fleet(start_aggregator):
     return Fleet(start_aggregator(), devices).ready(tiny_bundle(CAPACITY))
 
 
-def test_one_upload_brings_eight_classes_at_most(fleet):
+def test_one_upload_brings_four_classes_at_most(fleet):
     round_id = fleet.open_round()
     for device in fleet.devices:
         work, scoring = fleet.work(device), FakeDevice(device.number, device.classes)

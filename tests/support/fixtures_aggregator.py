@@ -31,4 +31,8 @@ def fleet_of(tmp_path, start_aggregator):
     """(bundles by name, options of device_fleet) -> an aggregator, and a function that makes devices."""
     with ExitStack() as running:
         enter = running.enter_context
-        yield lambda bundles, **options: enter(device_fleet(tmp_path, bundles, start_aggregator, **options))
+
+        def start():  # most fleets here are a few devices that learn from one another
+            return start_aggregator("server", "--devices-needed", "1")
+
+        yield lambda bundles, **options: enter(device_fleet(tmp_path, bundles, start, **options))

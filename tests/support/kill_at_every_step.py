@@ -20,7 +20,8 @@ from pathlib import Path
 
 import kmedoids  # noqa: F401  (imported once here, not in every forked process)
 
-from aggregator_server.fleet.classes import list_class_history, list_classes
+from aggregator_server.fleet.class_details import list_class_history
+from aggregator_server.fleet.classes import list_classes
 from aggregator_server.operator_changes.merge_and_retire import remove_class
 from aggregator_server.operator_changes.restore_and_undo import restore_round
 from aggregator_server.rounds.devices.work import next_work

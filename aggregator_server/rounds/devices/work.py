@@ -9,6 +9,7 @@ from sqlalchemy import Text, and_, bindparam, cast, insert, select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RefusedError
+from aggregator_server.fleet.class_backing import backing_of, note_refusals
 from aggregator_server.fleet.classes import all_classes, merged_classes, retired_classes
 from aggregator_server.fleet.devices import STANDING, Standing, require_active
 from aggregator_server.fleet.shared_models import model_blob
@@ -131,6 +132,7 @@ def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
         reported = {name: getattr(learned, name) for name in _REPORTED}
         session.execute(_NOTE if found.personalised is None else _NOTE_AGAIN, whose | reported)
         session.execute(_REACHED, whose)
+        note_refusals(session, device_id, learned.round_id, learned.refused)
 
 
 def _to_learn(session: Session, device_id: str, place: Any) -> int | None:  # noqa: ANN401  (a row of _PLACE)
@@ -168,6 +170,8 @@ def _for_all(store: Store, _state: object, kind: WorkKind, round_id: int) -> Wor
             fleet_weights=session.get_one(RoundRow, row.follows).result_weights if learning and row.follows else None,
             merged=tuple(MergedClass(*item) for item in merged_classes(session).items()),
             retired=retired_classes(session),
+            backing=backing_of(session),
+            devices_needed=store.devices_needed,
         )
 
 

@@ -10,7 +10,9 @@ from fastapi.responses import Response
 
 from aggregator_server.errors import AggregatorError, ClassNotFoundError, RefusedError, RoundNotFoundError
 from aggregator_server.fleet.audit import What, list_entries
-from aggregator_server.fleet.classes import describe_class, list_class_history, rename_class
+from aggregator_server.fleet.class_backing import approve_class
+from aggregator_server.fleet.class_details import describe_class, list_class_history
+from aggregator_server.fleet.classes import rename_class
 from aggregator_server.fleet.devices import device_names
 from aggregator_server.operator_changes.merge_and_retire import merge_class, remove_class
 from aggregator_server.operator_changes.restore_and_undo import undo_operation
@@ -124,6 +126,13 @@ def rename(request: Request, service: CurrentService, visit: Signed, form: OwnFo
         return _class_page(request, service, class_id, form.text("name"), error)
     service.new_work.notify()
     return to_page(f"/classes/{class_id}", "renamed")
+
+
+@router.post("/classes/{class_id}/approve", dependencies=[Operator])
+def approve(service: CurrentService, visit: Signed, _form: OwnForm, class_id: ClassId) -> Response:
+    """Let every device listen for a class."""
+    approve_class(service.store, class_id, visit.actor)
+    return to_page(f"/classes/{class_id}", "approved")
 
 
 @router.post("/classes/{class_id}/merge", dependencies=[Operator])

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from aggregator_server.fleet.audit import What, list_entries
-from aggregator_server.fleet.classes import list_class_history
+from aggregator_server.fleet.class_details import list_class_history
 from aggregator_server.fleet.health import count_health
 from aggregator_server.rounds.replies import list_progress, list_rounds
 from aggregator_server.store.free_space import free_space

@@ -82,6 +82,7 @@ _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 # What the address of a page says was done; anything else that stands there is ignored.
 NOTES = {
     "all-admitted": "The devices may take part from the next round on.",
+    "approved": "Every device listens for the class from the next round on, unless it finds that it cannot.",
     "admitted": "The device may take part from the next round on.",
     "cancelled": "The round was cancelled.",
     "invitation-revoked": "The invitation lets nobody in any more.",

@@ -7,7 +7,8 @@ from fastapi import APIRouter, Path
 
 from aggregator_server import errors
 from aggregator_server.fleet import classes
-from aggregator_server.fleet.classes import describe_class, list_class_history
+from aggregator_server.fleet.class_backing import approve_class
+from aggregator_server.fleet.class_details import describe_class, list_class_history
 from aggregator_server.operator_changes.merge_and_retire import merge_class, remove_class
 from aggregator_server.schemas import ClassChange, ClassDetail
 from aggregator_server.web.routes.access import By, CurrentService, Operator, Viewer, for_members, for_people
@@ -32,13 +33,17 @@ def list_history(service: CurrentService) -> tuple[ClassDetail, ...]:
 
 @router.patch(
     "/v1/classes/{class_id}",
-    **for_people(Operator, "Rename a class, or merge it into another", _CHANGE_ERRORS, "class_name_taken too_large"),
+    **for_people(
+        Operator, "Rename or approve a class, or merge it into another", _CHANGE_ERRORS, "class_name_taken too_large"
+    ),
 )
 def change(service: CurrentService, by: By, class_id: ClassId, wanted: ClassChange) -> ClassDetail:
     """Make one change of a class; devices learn it with their next work."""
-    if (wanted.name is None) == (wanted.merge_into is None):
-        raise errors.InvalidRequestError("one request makes one change: give a name, or merge_into")
-    if wanted.name is not None:
+    if sum((wanted.name is not None, wanted.merge_into is not None, wanted.approve)) != 1:
+        raise errors.InvalidRequestError("one request makes one change: give a name, merge_into, or approve: true")
+    if wanted.approve:
+        approve_class(service.store, class_id, by)
+    elif wanted.name is not None:
         classes.rename_class(service.store, class_id, wanted.name, by)
     else:
         merge_class(service.store, class_id, str(wanted.merge_into), time.time(), by)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -129,8 +129,11 @@ class ClientUpdate:
         """Train on the round's clips; return the upload."""
         raise NotImplementedError
 
-    def apply_result(self, adopt: bool) -> dict[str, float]:
-        """Apply the round's result to the device's model, ``adopt`` discovered classes; return what was measured."""
+    def apply_result(self, adopt: Container[str]) -> dict[str, float]:
+        """Apply the round's result to the device's model, take up the classes of others that are in ``adopt``.
+
+        Returns what was measured.
+        """
         raise NotImplementedError
 
     def described(

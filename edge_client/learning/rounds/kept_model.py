@@ -3,11 +3,14 @@
 import dataclasses
 import logging
 
+from edge_client.clips.folders import labels_with_clips
 from edge_client.config import Config
+from edge_client.learning.class_links import without_silent
 from edge_client.learning.rounds.client_update import ClientState, ClientUpdate
 from edge_client.learning.rounds.clips import evidence
 from edge_client.learning.rounds.model_selection import Listener, Verdict, choose_listener
 from edge_client.learning.teaching.job import DeviceModel, go_over
+from edge_client.storage.class_offers import Refused
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import Progress, SavedModel
 
@@ -25,6 +28,44 @@ def result_of(config: Config, state: DeviceState, saved: SavedModel, client: Cli
     made = SavedModel(saved.bundle, client.model.get_weights(), progress)
     again = go_over(config, state, made) if config.microphone is not None else None
     return (DeviceModel(made), False) if again is None else (again, True)
+
+
+def adoptable(config: Config, state: DeviceState) -> tuple[str, ...]:
+    """Return the classes of others that the device takes up."""
+    return state.offers.heard() if config.device.learn_discovered else ()
+
+
+def choose_of(
+    config: Config, state: DeviceState, saved: SavedModel, client: ClientState, made: DeviceModel
+) -> tuple[DeviceModel, Verdict, DeviceModel]:
+    """Choose as :func:`choose` does; where the result is worse because of classes of others, take the rest of it.
+
+    Both models have learned all of the owner's clips. The last is what the round made, without the classes to blame.
+    """
+    chosen, verdict = choose(config, saved, client, made, taught=True)
+    label_map, own = made.model.progress.label_map, set(labels_with_clips(config.clips_folder))
+    offered = {one.class_id for one in state.offers.all()}
+    new = label_map.new_since(saved.progress.listening_labels)
+    to_blame = {
+        str(label_map.class_ids[slot])
+        for slot in {*new, *saved.progress.unheard}
+        if slot < len(label_map.slots) and label_map.class_ids[slot] in offered and label_map.names[slot] not in own
+    }
+    if not verdict.kept_own or not to_blame:
+        return chosen, verdict, made
+    rest = dataclasses.replace(made.model.progress, label_map=without_silent(label_map, to_blame, own))
+    again = go_over(config, state, dataclasses.replace(saved, progress=dataclasses.replace(rest, unheard=())))
+    if again is None:
+        return chosen, verdict, made
+    other, without = choose(config, saved, client, again, taught=True)
+    if without.kept_own:
+        client.model.set_weights(chosen.model.listening)
+        client.label_map = chosen.model.progress.listening_labels
+        return chosen, verdict, made
+    log.warning("round %d: took its result without %s", client.work.round_id, ", ".join(sorted(to_blame)))
+    told = Refused("own_sounds", "with it the device knows its own sounds less well")
+    tried, refused = (*made.tried, *to_blame), {**made.refused, **dict.fromkeys(to_blame, told)}
+    return other, without, dataclasses.replace(again, tried=tried, refused=refused)
 
 
 def after_round(before: Progress, client: ClientState) -> Progress:

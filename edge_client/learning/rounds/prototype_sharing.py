@@ -18,7 +18,7 @@ from edge_client.learning.class_links import adopt_classes, link_recognised, tak
 from edge_client.learning.negative_prototypes import denied_groups
 from edge_client.learning.rounds.client_update import RoundContext, build_update
 from edge_client.learning.rounds.clips import held_out_metrics
-from edge_client.learning.rounds.kept_model import after_round, choose
+from edge_client.learning.rounds.kept_model import adoptable, after_round, choose_of
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.job import go_over
 from edge_client.model.runtime import ModelRuntime
@@ -97,12 +97,11 @@ class PrototypeExchange:
             for group in denied_groups(clips[:, 0], self._statistics)
         ]
 
-    def apply_result(self, adopt: bool) -> None:
-        """Link what was recognised; ``adopt``: take up classes that other devices discovered."""
+    def apply_result(self, adopt: Container[str]) -> None:
+        """Link what was recognised; take up the classes of other devices that are in ``adopt``."""
         self.label_map = link_recognised(self.label_map, self._work.assignments)
-        if adopt:
-            discovered = [info for info in self._work.classes if info.discovered_in is not None]
-            self.label_map = adopt_classes(self.label_map, discovered)
+        wanted = [info for info in self._work.classes if info.discovered_in is not None and info.class_id in adopt]
+        self.label_map = adopt_classes(self.label_map, wanted)
 
 
 def _mean(embeddings: Floats) -> Floats:
@@ -141,7 +140,7 @@ class PrototypeRound:
 
     def learn(self) -> None:
         """Write the report, and then the model. Raises LabelError without a slot, ModelError on divergence."""
-        self._exchange.apply_result(self._config.device.learn_discovered)
+        self._exchange.apply_result(adoptable(self._config, self._state))
         self.label_map = self._exchange.label_map
         provisional: tuple[str, ...] = ()
         if self.work.prototypes is not None:
@@ -152,9 +151,12 @@ class PrototypeRound:
         if made is None:
             raise RecordingError(f"no readable clips in {self._config.clips_folder}; record or import some first")
         self.model = ModelRuntime(self._saved.bundle, self._config.device.threads)
-        chosen, verdict = choose(self._config, self._saved, self, made, taught=True)
+        chosen, verdict, made = choose_of(self._config, self._state, self._saved, self, made)
         metrics = verdict.metrics | held_out_metrics(self._config, self)
         round_id = self.work.round_id
-        report = Learned(round_id, metrics, personalised=self.work.fine_tune, kept_own=verdict.kept_own)
+        made.note_tried(self._state)
+        refused = self._state.offers.refusals()
+        fine_tune, kept_own = self.work.fine_tune, verdict.kept_own
+        report = Learned(round_id, metrics, personalised=fine_tune, kept_own=kept_own, refused=refused)
         self._state.outbox.put(self._state.outbox.learned_path(round_id), json.dumps(to_json(report)).encode())
         chosen.save(self._state)

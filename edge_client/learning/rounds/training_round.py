@@ -9,7 +9,7 @@ from edge_client.config import Config
 from edge_client.learning.personalisations.personalisation import PersonalTask, personalisations
 from edge_client.learning.rounds.client_update import ClientUpdate, RoundContext, StartUpdate
 from edge_client.learning.rounds.clips import held_out_metrics, own_clips, public_clips, to_evaluate_on, to_train_on
-from edge_client.learning.rounds.kept_model import choose, result_of
+from edge_client.learning.rounds.kept_model import adoptable, choose, result_of
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
@@ -56,17 +56,21 @@ class TrainingRound:
         config, state, fleets = self._config, self._state, None
         if self._work.fleet_weights is not None:  # what the device would listen with, had it no group
             without = dataclasses.replace(self._work, weights=self._work.fleet_weights)
-            self._update(without).apply_result(config.device.learn_discovered)
+            self._update(without).apply_result(adoptable(config, state))
             fleets = self._model.get_weights()
             self._model.set_weights(self._saved.bundle.weights)
         client = self._update(self._work)
-        metrics = client.apply_result(config.device.learn_discovered)
+        metrics = client.apply_result(adoptable(config, state))
         if client.work.fine_tune:
             metrics.update(_personalise(config, client, fleets))
         made, taught = result_of(config, state, self._saved, client)
         chosen, verdict = choose(config, self._saved, client, made, taught=taught)
         metrics.update(verdict.metrics | held_out_metrics(config, client))
-        report = Learned(client.work.round_id, metrics, personalised=client.work.fine_tune, kept_own=verdict.kept_own)
+        made.note_tried(state)
+        refused, fine_tune = state.offers.refusals(), client.work.fine_tune
+        report = Learned(
+            client.work.round_id, metrics, personalised=fine_tune, kept_own=verdict.kept_own, refused=refused
+        )
         state.outbox.put(state.outbox.learned_path(client.work.round_id), json.dumps(to_json(report)).encode())
         chosen.save(state)
 

@@ -7,7 +7,7 @@ strategy, so that the aggregator gives their classes a slot. Learn: take up clas
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 
@@ -98,10 +98,10 @@ class WeightSharing(ClientUpdate):
         update.metrics.update(percent(metrics) | {"classes": float(len(self._class_ids)), "training_loss": loss})
         return update, {f"weights/{name}": array for name, array in trained.items()} | described
 
-    def apply_result(self, adopt: bool) -> dict[str, float]:
+    def apply_result(self, adopt: Container[str]) -> dict[str, float]:
         """Link what was recognised, adopt classes, take the shared model over; labels that are no class keep theirs."""
         self.label_map = link_recognised(self.label_map, self.work.assignments)
-        wanted = [info for info in self.work.classes if adopt or info.discovered_in is None]
+        wanted = [info for info in self.work.classes if info.discovered_in is None or info.class_id in adopt]
         if not self.method.any_architecture:
             self.label_map = adopt_classes(self.label_map, wanted)
             self._take_over()

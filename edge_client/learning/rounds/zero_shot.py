@@ -8,6 +8,7 @@ on the public set. With ``labels`` false the public set's labels are never used:
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 
 import numpy as np
 
@@ -55,12 +56,11 @@ class ZeroShot(ClientUpdate):
         update.metrics.update(measured | {"classes": float(len(slots)), "training_loss": loss})
         return update, {"scores": own} | arrays
 
-    def apply_result(self, adopt: bool) -> dict[str, float]:
+    def apply_result(self, adopt: Container[str]) -> dict[str, float]:
         """Link what was recognised, adopt what others discovered, and learn the public set; return accuracies in %."""
         self.label_map = link_recognised(self.label_map, self.work.assignments)
-        if adopt:
-            discovered = [info for info in self.work.classes if info.discovered_in is not None]
-            self.label_map = adopt_classes(self.label_map, discovered)
+        wanted = [info for info in self.work.classes if info.discovered_in is not None and info.class_id in adopt]
+        self.label_map = adopt_classes(self.label_map, wanted)
         slots, columns = self._owned()
         metrics = {}
         if self.context.consensus is not None:

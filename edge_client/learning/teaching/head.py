@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -30,12 +30,14 @@ from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import take_labels
 from edge_client.learning.sgd import Optimiser, settling, train_epoch
 from edge_client.learning.teaching.advice import Advice, advice_on
+from edge_client.learning.teaching.class_trial import Trial, rows_of_class
 from edge_client.learning.teaching.head_material import HeadMaterial, Heard, head_material
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.room_material import KnownRoom, room_negatives, with_room
 from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
 from edge_client.room.room_tails import room_tails
+from edge_client.storage.class_offers import Refused
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.arrays import Floats
@@ -80,6 +82,8 @@ class Taught:
     prototypes: Mapping[str, Prototype]
     known: Mapping[str, str]
     unheard: tuple[int, ...]
+    tried: tuple[str, ...] = ()  # classes of others that were tried
+    refused: Mapping[str, Refused] = field(default_factory=dict)  # those of them that are not listened for
 
 
 def centres(
@@ -158,17 +162,19 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     if not label_map.slots:
         raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
     # A label whose last clip is gone, and which the fleet does not know, is forgotten.
-    classes = [slot for slot, class_id in enumerate(former.class_ids) if class_id and slot not in former.given_up]
+    former_classes = {class_id for class_id in former.class_ids if class_id}
     words = {label: name for label, name in from_start.items() if name in statistics.known.words}
     prototypes = {} if fleet is None else centres(fleet, statistics, np.random.default_rng([seed, 4]))
     denied = {} if fleet is None or fleet.negatives is None else fleet.negatives.of_classes()
     settings, start = config.training, read_bundle(config.bundle).weights
     every_sound = model.manifest.feature_settings.hears_sounds
 
-    def learn(heard: Heard) -> _Learned:
+    def learn(heard: Heard, label_map: LabelMap) -> _Learned:
+        classes = [slot for slot, class_id in enumerate(label_map.class_ids) if class_id in former_classes]
         material = head_material(label_map, classes, heard, statistics, public_set, prototypes, denied, words)
         epochs, rate = settings.teach_epochs, settings.teach_learning_rate
         weights = train_head(model, start, label_map, material, epochs, rate, seed)
+        model.set_weights(weights)  # an average of two: the model has those of the last training
         rng = np.random.default_rng([seed, 3])
         others = material.draws(label_map.background, _OTHERS, rng)
         talk = statistics.speech.draw(statistics.speech.means[0], _OTHERS, rng)
@@ -190,16 +196,36 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     if (room := KnownRoom.of(config, state, saved.bundle.manifest)) is not None:
 
         def misses(heard: Heard, held_out: Mapping[str, Floats]) -> int:
-            half = learn(heard)
+            half = learn(heard, label_map)
             scorer = Scorer(model, half.label_map, half.prototypes, half.known)
             return _misses(scorer, half.label_map, held_out, half.tails, room, config.detector.false_accepts_per_hour)
 
         heard = with_room(state, heard, room_negatives(room, heard.takes, statistics), misses)
-    learned = learn(heard)
+    learned = learn(heard, label_map)
+    offered = {one.class_id for one in state.offers.all()}
+    of_others = {
+        slot: rows
+        for slot, (name, class_id) in enumerate(zip(label_map.names, label_map.class_ids, strict=True))
+        if class_id in offered and name not in heard.takes and name not in from_start
+        if (rows := rows_of_class(prototypes.get(class_id or ""), public_set, class_id or "")) is not None
+    }
+    refused: dict[str, Refused] = {}
+    if of_others:
+        scorer = Scorer(model, learned.label_map, learned.prototypes, learned.known)
+        tails = {label: Tail(*tail) for label, tail in learned.tails.items()}
+        promised = config.detector.false_accepts_per_hour
+        trial = Trial(model, scorer, label_map, tails, promised, statistics, heard, public_set, room)
+        for slot, why in trial.refused(of_others).items():
+            refused[str(label_map.class_ids[slot])] = why
+            label_map = label_map.give_up(slot)
+        if refused:
+            learned = learn(heard, label_map)
     advice = advice_on(heard, statistics, learned.material.kinds(label_map), hears_sounds=every_sound)
     clips = sum(len(takes) for takes in heard.takes.values())
     unheard = learned.label_map.off
-    return Taught(learned.weights, label_map, clips, advice, learned.tails, learned.prototypes, learned.known, unheard)
+    tried = tuple(str(former.class_ids[slot]) for slot in of_others)
+    made = learned.weights, label_map, clips, advice, learned.tails, learned.prototypes, learned.known, unheard
+    return Taught(*made, tried, refused)
 
 
 def _listening(label_map: LabelMap, material: HeadMaterial, from_start: Container[str]) -> LabelMap:

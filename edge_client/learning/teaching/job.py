@@ -10,18 +10,22 @@ import dataclasses
 import functools
 import logging
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from edge_client.clips.folders import store_digest
+from edge_client.clips.folders import known_labels, labels_with_clips, store_digest
 from edge_client.clips.store import is_changing
 from edge_client.config import Config
 from edge_client.errors import RecordingError
+from edge_client.learning.class_links import adopt_classes, without_silent
 from edge_client.learning.teaching.advice import Advice
 from edge_client.learning.teaching.head import teach_head
+from edge_client.storage.class_offers import Refused
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import TEACHING, SavedModel
 from fleet_protocol.bundle import read_bundle
+from fleet_protocol.messages import ClassInfo
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +42,11 @@ def to_teach(config: Config, state: DeviceState) -> str | None:
     folder = config.clips_folder
     if config.microphone is None or is_changing(folder):
         return None
-    digest = store_digest(folder)
-    if digest is None:
+    digest, said = store_digest(folder), state.offers.unlearned()
+    if digest is None and not said:
         return NO_CLIPS if state.model.lacks_background() else None
-    return digest if digest != state.model.taught() and _has_background(config.bundle) else None
+    changed = said or digest != state.model.taught()
+    return f"{digest or NO_CLIPS}{said}" if changed and _has_background(config.bundle) else None
 
 
 @functools.lru_cache(maxsize=1)
@@ -51,16 +56,34 @@ def _has_background(bundle: Path) -> bool:
 
 def teach(config: Config, state: DeviceState) -> DeviceModel:
     """Learn from all clips of the owner, and save the weights, the labels and the store's digest together."""
-    began = time.monotonic()
+    began, said = time.monotonic(), state.offers.said()
     saved = state.model.load(config.bundle)
-    made = go_over(config, state, saved)
+    made = go_over(config, state, with_offers(config, state, saved))
     if made is None:
         raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
+    made.note_tried(state)
     made.save(state)
+    state.offers.note_learned(said)
     label_map = made.model.progress.label_map
     new = [label_map.names[slot] for slot in label_map.new_since(saved.progress.label_map)]
     log.info("learned from %d clips in %.0f s; new: %s", made.clips, time.monotonic() - began, ", ".join(new) or "none")
     return made
+
+
+def with_offers(config: Config, state: DeviceState, saved: SavedModel) -> SavedModel:
+    """Return a model with slots for the classes of others that it is to listen for, and for no other ones.
+
+    Those of which nothing is at hand come with the next round.
+    """
+    settings, offers = saved.bundle.manifest.feature_settings, state.offers.all()
+    own = {*labels_with_clips(config.clips_folder), *known_labels(config.clips_folder)}
+    silent = {one.class_id for one in offers if not one.is_heard}
+    label_map = without_silent(saved.progress.label_map, silent, own)
+    fleet, public_set = state.blobs.prototypes(settings), state.blobs.public_set(settings)
+    described = {*(fleet.class_ids if fleet else ()), *(public_set.class_ids if public_set else ())}
+    wanted = [one for one in offers if one.is_heard and one.class_id in described and config.device.learn_discovered]
+    label_map = adopt_classes(label_map, [ClassInfo(one.class_id, one.name) for one in wanted])
+    return dataclasses.replace(saved, progress=dataclasses.replace(saved.progress, label_map=label_map))
 
 
 @dataclass(frozen=True)
@@ -70,6 +93,14 @@ class DeviceModel:
     model: SavedModel
     advice: tuple[Advice, ...] | None = None
     clips: int = 0
+    tried: tuple[str, ...] = ()  # classes of others that were tried
+    refused: Mapping[str, Refused] = field(default_factory=dict)  # those of them that are not listened for
+
+    def note_tried(self, state: DeviceState) -> None:
+        """Note what was found of classes of others."""
+        for class_id, one in self.refused.items():
+            log.warning("does not listen for the fleet's class %s: %s", class_id, one.told)
+        state.offers.note_tried(self.refused, self.tried)
 
     def save(self, state: DeviceState) -> None:
         """Save the model, and what would help its labels."""
@@ -99,4 +130,5 @@ def go_over(config: Config, state: DeviceState, saved: SavedModel) -> DeviceMode
         unheard=taught.unheard,
     )
     bundle = dataclasses.replace(saved.bundle, weights=taught.weights)
-    return DeviceModel(SavedModel(bundle, taught.weights, progress), taught.advice, taught.clips)
+    model = SavedModel(bundle, taught.weights, progress)
+    return DeviceModel(model, taught.advice, taught.clips, taught.tried, taught.refused)

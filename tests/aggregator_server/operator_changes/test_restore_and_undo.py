@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from aggregator_server.fleet.classes import list_class_history, list_classes, rename_class
+from aggregator_server.fleet.class_details import list_class_history
+from aggregator_server.fleet.classes import list_classes, rename_class
 from aggregator_server.operator_changes.merge_and_retire import merge_class, remove_class
 from aggregator_server.operator_changes.restore_and_undo import restore_round
 from aggregator_server.rounds.publishing import describe_public_set

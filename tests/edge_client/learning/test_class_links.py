@@ -11,7 +11,9 @@ from edge_client.learning.class_links import (
     link_recognised,
     take_labels,
     unlinked,
+    without_silent,
 )
+from fleet_protocol.errors import LabelError
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassAssignment, ClassInfo, MergedClass
 from tests.support.round_work import work_of
@@ -116,3 +118,19 @@ def test_a_class_has_the_name_that_the_fleet_gives_it_now_and_the_owner_s_own_wo
     followed = follow_names(labels, names, owners)
     assert links(followed) == after
     assert follow_names(followed, names, owners) == followed
+
+
+def test_an_owners_label_finds_a_slot_in_a_full_head_and_the_newest_sound_of_others_makes_room():
+    full = LabelMap(3).add("yes", "c0").add("planted", "c7").add("lights", "c8")
+    taken = take_labels(full, ["yes", "bell"], CLASSES)
+    assert links(taken) == {"yes": "c0", "planted": "c7", "bell": None}
+    assert taken.new_since(full) == (2,)  # what the weights know of that slot is another sound
+    both = take_labels(taken, ["yes", "bell", "own"], CLASSES)
+    assert links(both) == {"yes": "c0", "bell": None, "own": None}
+    with pytest.raises(LabelError):
+        take_labels(both, ["yes", "bell", "own", "more"], CLASSES)
+
+
+def test_a_class_that_the_device_is_not_to_listen_for_gives_its_slot_up_unless_its_owner_has_clips_of_it():
+    labels = LabelMap(8).add("yes", "c0").add("lights", "c8").add("mine", "c9")
+    assert links(without_silent(labels, {"c8", "c9"}, {"mine"})) == {"yes": "c0", "mine": "c9"}

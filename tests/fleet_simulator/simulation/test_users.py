@@ -113,7 +113,7 @@ class RealFleet:
         assert advance(self.store, now + 3) == round_id
         for user in self.users:
             job = self.job(user, now + 4)
-            metrics = job.apply_result(True)
+            metrics = job.apply_result({info.class_id for info in job.work.classes})
             self.maps[user.number] = job.label_map
             self.models[user.number].set_weights(trained[user.number])
             acknowledge(self.store, user.device_id, Learned(round_id, metrics))

@@ -11,8 +11,9 @@ from edge_client.audio.recordings import Recordings
 from edge_client.clips.folders import rejected
 from edge_client.config import load_config
 from edge_client.features.front_end import open_front_end
+from edge_client.owner import Teaching
 from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.messages import Choice, ClassInfo
+from fleet_protocol.messages import Choice, ClassBacking, ClassInfo
 from fleet_protocol.tensors import unpack
 from tests.support.edge_process import wait_for
 from tests.support.round_work import work_of
@@ -38,7 +39,7 @@ def public(device, tmp_path):
     return public_set_of(tmp_path / "public", CLASSES, 6, settings)
 
 
-def work_for(device, public, kind="contribute", prototypes=None, classes=None, corrections=True):
+def work_for(device, public, kind="contribute", prototypes=None, classes=None, corrections=True, backing=None):
     work = work_of("prototypes")
     how = Choice("prototype_mean", {"corrections": True} if corrections else {})
     return dataclasses.replace(
@@ -48,6 +49,7 @@ def work_for(device, public, kind="contribute", prototypes=None, classes=None, c
         public_set=device.keep(public.pack()),
         classes=classes or public.classes,
         prototypes=None if prototypes is None else device.keep(prototypes.pack()),
+        backing=(ClassBacking("c2", 2) if backing is None else backing,),
     )
 
 
@@ -131,3 +133,57 @@ def test_it_learns_a_class_that_only_others_were_taught_and_comes_to_the_same_mo
     shutil.copytree(tmp_path / "before", device.state.folder)
     device.do(work)
     assert (device.state.folder / "model.safetensors").read_bytes() == model
+
+
+def test_a_class_that_too_few_sent_takes_no_slot_until_its_owner_or_an_operator_vouches_for_it(device, public):
+    prototypes, classes = of_another_device(public)
+    one = work_for(device, public, "learn", prototypes, classes, backing=ClassBacking("c2", 1))
+    assert set(device.do(one).progress.label_map.labels) == {"yes", "stop"}
+    (offer,) = device.state.offers.all()
+    assert (offer.is_asked, offer.why_silent) == (True, "1 device was taught it, and 2 are needed")
+    assert offer.question == "another device teaches 'sound-2': listen for it?"
+
+    device.state.offers.say("c2", True)
+    assert device.to_teach()
+    assert recall_as(device.teach(), "down", "sound-2") > 0.5
+    assert not device.to_teach()
+    device.state.offers.say("c2", None)
+    assert set(device.teach().progress.label_map.labels) == {"yes", "stop"}
+
+    approved = work_for(device, public, "learn", prototypes, classes, backing=ClassBacking("c2", 1, approved=True))
+    assert "sound-2" in device.do(dataclasses.replace(approved, round_id=4)).progress.label_map.labels
+    refused = work_for(device, public, "learn", prototypes, classes, backing=ClassBacking("c2", 3, quarantined=True))
+    assert "sound-2" not in device.do(dataclasses.replace(refused, round_id=5)).progress.label_map.labels
+
+
+def test_a_class_that_takes_its_owners_sounds_is_tried_refused_and_reported_and_the_rest_is_taken(device, public):
+    """Two devices say that their new sound is what this owner calls "stop"; a third sound is none of its."""
+    prototypes, classes = of_another_device(public)
+    front_end = open_front_end(public.settings)
+    stop = np.stack([melody("stop", np.random.default_rng([5, seed])) for seed in range(6)]).astype(np.float32)
+    lie = front_end(stop).mean(axis=0)
+    both = FleetPrototypes(public.settings.digest, ("c2", "c3"), np.stack([prototypes.means[0], lie]), np.array([2, 2]))
+    work = work_for(device, public, "learn", both, (*classes, ClassInfo("c3", "zz", 2)))
+    work = dataclasses.replace(work, backing=(ClassBacking("c2", 2), ClassBacking("c3", 2)))
+    progress = device.do(work).progress
+    assert set(progress.label_map.labels) == {"yes", "stop", "sound-2"}
+    report = json.loads(device.state.outbox.read(device.state.outbox.learned_path(3)))
+    assert (report["refused"], report["kept_own"]) == ({"c3": "own_sounds"}, False)
+    offers = {one.name: one.why_silent for one in device.state.offers.all()}
+    assert offers["sound-2"] == ""
+    assert "of 'stop' would be taken for it" in offers["zz"]
+    again = device.do(dataclasses.replace(work, round_id=4)).progress
+    assert set(again.label_map.labels) == {"yes", "stop", "sound-2"}  # it is not tried again
+
+
+def test_an_owners_sound_finds_a_slot_in_a_head_full_of_sounds_of_others(device):
+    saved = device.state.model.load(device.bundle)
+    label_map = saved.progress.label_map
+    for number in range(label_map.free):
+        label_map = label_map.add(f"zz {number}", f"c{number}")
+    progress = dataclasses.replace(saved.progress, label_map=label_map)
+    device.state.model.save(saved.bundle.weights, saved.listening, progress)
+    assert Teaching.open(device.folder / "edge.toml").require_slot("own") == "own"
+    labels = device.teach().progress.label_map.labels
+    assert {"yes", "stop"} <= set(labels)
+    assert len(labels) == label_map.free

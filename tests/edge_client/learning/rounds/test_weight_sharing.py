@@ -30,7 +30,7 @@ def learned(bundles, own, label_map=OWN, *, fine_tune=True):
     method = local_methods()["fedmlac"]
     job = WeightSharing(method, model, label_map, work, context, "1" * 32, ModelRuntime(context.model))
     before = model.get_weights()
-    job.apply_result(adopt=True)
+    job.apply_result(adopt={info.class_id for info in CLASSES})
     return job, fleets, before
 
 

@@ -1,0 +1,130 @@
+"""A device tries a class of others before it listens for it: on what it knows itself, and what it has heard.
+
+A class that is heard in other words, in talk, in this room, or in place of the owner's own sounds is refused, whoever
+sent it: one device of a fleet may send anything (docs/security.md, "Bad devices").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edge_client.detection.scores import Scorer
+from edge_client.detection.thresholds import Tail, logits
+from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
+from edge_client.learning.teaching.room_material import KnownRoom
+from edge_client.model.runtime import ModelRuntime
+from edge_client.room.room_tails import RoomTail, room_tails
+from edge_client.storage.class_offers import Refused
+from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.public_set import PublicSet
+
+# Share of an owner's sound, or of a public class's recordings, that may be taken for a class of others.
+_OWN_SHARE = 0.1
+# Draws of each word of the pretraining, words in an hour of talk, and of how many false alarms an hour more than
+# promised there may be signs: so few draws do not show less.
+_DRAWS, _WORDS_PER_HOUR, _ALLOWED = 40, 600.0, 6.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What classes of others are tried on."""
+
+    model: ModelRuntime  # with the weights that listen
+    scorer: Scorer
+    label_map: LabelMap
+    tails: Mapping[str, Tail]
+    promised: float  # false alarms an hour of a label
+    statistics: EmbeddingStatistics
+    heard: Heard
+    public_set: PublicSet | None
+    room: KnownRoom | None
+
+    def refused(self, classes: Mapping[int, Floats]) -> dict[int, Refused]:
+        """Return why some classes are refused, by slot; ``classes`` by slot what is known of each, [any, numbers]."""
+        found: dict[int, Refused] = {}
+        own, words = self._own(), self._words()
+        for slot, rows in classes.items():
+            label = self.label_map.names[slot]
+            taken = {name: self._taken(slot, rows, sounds) for name, sounds in own.items() if name != label}
+            worst = max(taken, key=lambda name: taken[name], default="")
+            rate = self._false_alarms(slot, rows, words) + self._in_the_room(slot)
+            if worst and taken[worst] > _OWN_SHARE:
+                told = f"{taken[worst]:.0%} of {worst!r} would be taken for it"
+                found[slot] = Refused("own_sounds", told)
+            elif rate > self.promised + _ALLOWED:
+                told = f"it would be heard wrongly about {rate:.0f} times an hour; {self.promised:g} is promised"
+                found[slot] = Refused("false_alarms", told)
+        return found
+
+    def _taken(self, slot: int, rows: Floats, sounds: Floats) -> float:
+        """Return which share of sounds, float32 [sounds, numbers], the class takes; all where it is that very sound."""
+        if self._near(rows, sounds.mean(axis=0, keepdims=True))[0] >= SAME_SOUND:
+            return 1.0
+        x = self.model.normalise(sounds[:, None])
+        by_head = self.model.predict(x, self.label_map.listening_mask).argmax(axis=1) == slot
+        return max(float(by_head.mean()), self._share(slot, sounds))
+
+    def _own(self) -> dict[str, Floats]:
+        """Return by label the owner's takes, and recordings of public classes, float32 [rows, numbers]."""
+        found = {label: takes.reshape(-1, takes.shape[-1]) for label, takes in self.heard.takes.items()}
+        if self.public_set is not None:
+            for column, info in enumerate(self.public_set.classes):
+                rows = (self.public_set.labels == column) & ~self.public_set.synthetic
+                if rows.any():
+                    found.setdefault(info.name, self.public_set.features[rows, 0])
+        return found
+
+    def _words(self) -> list[Floats]:
+        """Return draws of each word of the pretraining, float32 [draws, numbers]."""
+        rng, varied = np.random.default_rng(0), self.statistics.varied
+        return [varied.draw(mean, _DRAWS, rng) for mean in varied.means]
+
+    def _is_heard(self, slot: int, rows: Floats) -> Doubles:
+        """Return whether each row, float32 [rows, numbers], is heard as a label, 0 or 1."""
+        scores = self.scorer(rows[:, None])
+        tail = self.tails[self.label_map.names[slot]]
+        best = scores.argmax(axis=1) == slot
+        return np.asarray(best & (scores[:, slot] >= tail.threshold(self.promised)), np.float64)
+
+    def _share(self, slot: int, rows: Floats) -> float:
+        return float(self._is_heard(slot, rows).mean()) if len(rows) else 0.0
+
+    def _near(self, rows: Floats, others: Floats) -> Doubles:
+        """Return the whitened cosines of a class's mean and others, float32 [others, numbers]."""
+        mean = self.statistics.whitened(rows.mean(axis=0, keepdims=True))[0]
+        return np.asarray(self.statistics.whitened(others) @ mean)
+
+    def _false_alarms(self, slot: int, rows: Floats, words: Sequence[Floats]) -> float:
+        """Return how often an hour the class is heard in talk, in words that are not the one that it may be."""
+        shares = [self._share(slot, draws) for draws in words]
+        near = self._near(rows, self.statistics.means)
+        if near.max(initial=-1.0) >= SAME_SOUND:
+            shares.pop(int(near.argmax()))
+        return _WORDS_PER_HOUR * float(np.mean(shares)) if shares else 0.0
+
+    def _in_the_room(self, slot: int) -> float:
+        """Return how often an hour the class would have been heard here, by the threshold of the pretraining."""
+        if self.room is None or not len(self.room.sample.at_s):
+            return 0.0
+        label = self.label_map.names[slot]
+        bare = {label: self.tails[label]}
+        tail = room_tails(self.room.sample, self.room.layout.averaged, self.scorer, self.label_map, bare, ())[label]
+        if not isinstance(tail, RoomTail) or not tail.hours:
+            return 0.0
+        threshold = float(logits(np.array([self.tails[label].threshold(self.promised)], np.float32))[0])
+        return float(tail.counts[tail.logits >= threshold].sum() / tail.hours)
+
+
+def rows_of_class(centres: Floats | None, public_set: PublicSet | None, class_id: str) -> Floats | None:
+    """Return what is known of a class of others, float32 [any, numbers]; None where nothing is."""
+    if centres is not None:
+        return centres
+    if public_set is None or class_id not in public_set.class_ids:
+        return None
+    rows = public_set.labels == public_set.class_ids.index(class_id)
+    return public_set.features[rows, 0] if rows.any() else None
