@@ -137,7 +137,8 @@ def _show_news(client: Client, shown: dict[int, str]) -> None:
             shown[number] = state
             print(f"{time.strftime('%H:%M:%S')}  round {number}, {found['strategy']}: {state}", flush=True)
     unnamed = next((info for info in known if info["discovered_in"] is not None), None)
-    if unnamed is not None and _NEW not in classes.split(", "):
+    everywhere = any(state.startswith("its result") for state in shown.values())
+    if everywhere and unnamed is not None and _NEW not in classes.split(", "):
         client.send("PATCH", f"/v1/classes/{unnamed['class_id']}", {"name": _NEW})
         said = f"{unnamed['name']}, which nobody had named, is the {_NEW} from now on, everywhere with the next round"
         print(f"{time.strftime('%H:%M:%S')}  {said}", flush=True)

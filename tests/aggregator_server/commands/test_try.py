@@ -25,6 +25,8 @@ def test_a_fleet_learns_by_itself_and_ends_with_the_command(tmp_path):
         # The sound that both know, and nobody else has, is found and named by a number: their words stay with them.
         found = "knows bark, doorbell, knock, telephone, sound-4"
         wait_for(lambda: found in text.read_text() or process.poll(), 600, "a round with the new sound")
+        named = "sound-4, which nobody had named, is the kettle from now on"
+        wait_for(lambda: named in text.read_text() or process.poll(), 600, "its name")
         lines = text.read_text().splitlines()
         assert "kitchen, hall" in lines[0]
         url, token = re.search(r"(http://127\.0\.0\.1:\d+)/#token=(aur_admin_\S+)", lines[1]).groups()
