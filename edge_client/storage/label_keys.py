@@ -77,11 +77,13 @@ class LabelKeys:
         """Return the key of each label, and note it. A renamed one has the key that it had under its former name."""
         before, renamed = dict(self._keys), self._renamed()
         self._current = {label_key(label) for label in labels}
+        taken_over: set[str] = set()
         for former, name in reversed(renamed.items()):
-            if name in self._current and former not in self._current and former in self._keys:
+            if name in self._current - taken_over and former not in self._current and former in self._keys:
                 if name in self._keys:  # a label of that name was here once; its key is another one's, and is gone
                     self._keys[f"gone {self._keys[name]}"] = self._keys.pop(name)
                 self._keys[name] = self._keys.pop(former)
+                taken_over.add(name)
         for name in sorted(self._current - self._keys.keys()):
             self._keys[name] = self._fresh(name)
         spare = [name for name in self._keys if name not in self._current]
