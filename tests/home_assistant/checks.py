@@ -106,10 +106,10 @@ def a_long_sound_is_one_while_a_label_is_renamed(house: House) -> None:
 @check
 def a_label_removed_loses_its_entity(house: House) -> None:
     """With Home Assistant up."""
-    entity = house.core.sensors()["bark"]
+    sensor = house.core.sensors()["bark"]
     house.device.command("clips", "delete", "--yes", "--label", "bark")
     wait_for(lambda: "bark" not in house.core.sensors(), 120, "the removal")
-    assert entity not in house.core.states()
+    assert sensor not in house.core.states()
 
 
 @check
@@ -159,7 +159,8 @@ def a_device_killed_is_unavailable_and_comes_back(house: House) -> None:
 def a_pipeline_is_woken_by_a_taught_sound(house: House) -> None:
     """`assist_pipeline/run` through the Wyoming integration, whose entry has the device's name."""
     house.voice_entry = house.core.add("wyoming", host="127.0.0.1", port=house.voice_port)
-    wait_for(lambda: wake_word(house), 60, "the wake word's entity")
+    house.core.add("wyoming", host="127.0.0.1", port=house.start_recogniser())
+    wait_for(lambda: entity(house, "wake_word") and entity(house, "stt"), 60, "the entities of voice")
     number, _ = house.core.socket.begin(
         "assist_pipeline/run", start_stage="wake_word", end_stage="wake_word", timeout=120,
         input={"sample_rate": RATE_HZ, "timeout": 0}, pipeline=pipeline(house),
@@ -176,16 +177,17 @@ def a_pipeline_is_woken_by_a_taught_sound(house: House) -> None:
     assert house.voice_entry["title"] != "auricle", "the entry is titled as every device's"
 
 
-def wake_word(house: House) -> str:
-    """Return the entity of wake words, "" where there is none."""
-    return next((name for name in house.core.states() if name.startswith("wake_word.")), "")
+def entity(house: House, kind: str) -> str:
+    """Return the first entity of a kind, "" where there is none."""
+    return next((name for name in house.core.states() if name.startswith(f"{kind}.")), "")
 
 
 def pipeline(house: House) -> str:
     """Make a voice assistant that waits for the doorbell; return its identifier."""
     settings = dict.fromkeys(("stt_engine", "stt_language", "tts_engine", "tts_language", "tts_voice"))
     settings |= {"conversation_engine": "conversation.home_assistant", "conversation_language": "en", "language": "en"}
-    settings |= {"name": "Voice", "wake_word_entity": wake_word(house), "wake_word_id": "doorbell"}
+    settings |= {"name": "Voice", "wake_word_entity": entity(house, "wake_word"), "wake_word_id": "doorbell"}
+    settings |= {"stt_engine": entity(house, "stt"), "stt_language": "en"}
     made = house.core.socket.ask("assist_pipeline/pipeline/create", **settings)
     return str(made["id"])
 

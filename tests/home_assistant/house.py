@@ -91,6 +91,13 @@ class House:
         ends.callback(self.core.kill)
         self.core.start()
 
+    def start_recogniser(self) -> int:
+        """Start what stands in for a recogniser of speech; return its port."""
+        port = free_port()
+        self._leave("recogniser", sys.executable, "-m", "tests.home_assistant.recogniser", f"tcp://127.0.0.1:{port}")
+        wait_for(lambda: _listens(port), 120, "the recogniser")
+        return port
+
     def start_satellite(self, label: str) -> tuple[int, Path]:
         """Start a satellite whose microphone hears a sound all the time; return its port, and its log."""
         port, recording = free_port(), self.folder / f"{label}.wav"
