@@ -61,7 +61,12 @@ def _open_locked(temporary: Path, mode: int) -> int:
     """Open a new file whose lock, which ends with its writer, tells that it is no leftover."""
     while True:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            os.close(descriptor)
+            said = f"{error.strerror} on this disk, such as a network share; use one of this machine"
+            raise OSError(error.errno, said, str(temporary.parent)) from error
         if os.fstat(descriptor).st_nlink:
             return descriptor
         os.close(descriptor)  # it was taken for a leftover before it was locked

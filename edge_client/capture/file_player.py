@@ -58,6 +58,11 @@ def playable(path: Path, log: logging.Logger | None = None) -> list[Path]:
     """Return a recording, or those of a folder by their paths. Raises AudioError if none of them can be read."""
     if not path.exists():
         raise AudioError(f"[microphone] file = {path}: there is no such file or folder (that this user can see)")
+    if not path.is_dir() and not path.is_file():
+        raise AudioError(
+            f"[microphone] file = {path}: this is a pipe or a device, and no recording; "
+            "[microphone] url takes a live stream, such as http://ADDRESS/PATH or rtsp://ADDRESS/PATH"
+        )
     inside = sorted(path.rglob("*")) if path.is_dir() else []
     found = [one for one in inside if is_recording(one)] if path.is_dir() else [path]
     for _, why in odd_ones(inside) if log is not None else ():

@@ -138,8 +138,13 @@ class Microphone:
         self._thread.start()
 
     def read(self, samples: int, timeout_s: float) -> Floats:
-        """Return the next samples: float32 [samples] in -1..1; fewer (also none) only when the timeout ends first."""
+        """Return the next samples: float32 [samples] in -1..1; fewer (also none) only when the timeout ends first.
+
+        Raises AudioError if nothing takes the sound in any more.
+        """
         taken = self._ring.take(samples, timeout_s)
+        if not len(taken) and not self._closing.is_set() and not self._thread.is_alive():
+            raise AudioError(f"{self.device}: recording ended by a defect, which the log shows; it begins anew")
         self.frames += len(taken)
         return taken
 

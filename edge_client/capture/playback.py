@@ -13,6 +13,8 @@ from fleet_protocol.arrays import Floats
 _RATE_HZ = 48_000
 _LOUDNESS = 0.3
 _FADE_S = 0.01
+# Cues last a quarter of a second. Meanwhile the recorder has the microphone, and the device hears nothing.
+_PATIENCE_S = 5.0
 # Pitch, Hz, and length, s, of the tones of each cue.
 _BEFORE = ((880.0, 0.12),)
 _KEPT = ((660.0, 0.08), (990.0, 0.12))
@@ -37,12 +39,20 @@ class Cues:
         if self.problem:
             return
         sound = encode_wave(np.concatenate([_tone(*tone) for tone in tones]), _RATE_HZ)
+        pipe = subprocess.PIPE
         try:
-            result = subprocess.run(["aplay", "-q"], input=sound, capture_output=True)
-            if result.returncode:
-                self.problem = last_line(result.stderr) or f"aplay ended with {result.returncode}"
+            player = subprocess.Popen(["aplay", "-q"], stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe)
         except OSError as error:
             self.problem = f"cannot run aplay: {error.strerror}: sudo apt install alsa-utils"
+            return
+        try:
+            _, said = player.communicate(sound, _PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            player.kill()  # its end is not waited for: a driver may hold it
+            self.problem = f"aplay did not end within {_PATIENCE_S:g} s; does another program use the sound card?"
+            return
+        if player.returncode:
+            self.problem = last_line(said) or f"aplay ended with {player.returncode}"
 
 
 def _tone(pitch_hz: float, seconds: float) -> Floats:

@@ -12,6 +12,8 @@ from edge_client.commands import Commands, report, set_command
 from fleet_protocol.command_line import ILL, NOT_RUNNING, print_json
 from fleet_protocol.errors import printable
 
+# Seconds without sound after which a microphone in trouble is no short interruption.
+_DEAF_S = 60.0
 _SIGNS = {"ok": "ok  ", "warning": "WARN", "problem": "FAIL"}
 
 
@@ -109,7 +111,13 @@ def _status(options: argparse.Namespace) -> int:
     failing = status["stands_still"] or any(
         loop["stuck"] or loop["state"] == "waiting" for loop in status.get("loops", {}).values()
     )
+    failing = failing or any(_is_deaf(one) for one in status.get("inputs", {}).values())
     return ILL if failing or (status.get("journal") or {}).get("trouble") or _is_shut_out(status) else 0
+
+
+def _is_deaf(counters: dict[str, Any] | None) -> bool:
+    """Return whether an input gives no sound any more, and says why."""
+    return bool(counters and counters["trouble"] and counters["last_frame_age_s"] > _DEAF_S)
 
 
 def _is_shut_out(status: dict[str, Any]) -> bool:

@@ -68,9 +68,8 @@ _CLOCK_SET_S = 1.0
 # Longest time without progress: one question for work, an answer's time-out and some patience.
 _ROUNDS_STUCK_S = 300.0
 _TEACHING_STUCK_S = 120.0
-# A microphone that gave sound and gives none any more has been opened anew several times by then. The daemon is then
-# started again, once: to the new process that microphone never gave sound, so it is waited for. Starting the daemon
-# again and again would not bring the microphone back, and would disturb the training.
+# A microphone without sound is waited for, which is progress: starting the daemon again would not bring it back, and
+# would end the listening of all other inputs.
 _LISTENING_STUCK_S = 60.0
 
 
@@ -255,9 +254,8 @@ class Daemon:
             else:
                 source, feed = Microphone(microphone, rate_hz), None
             opened.callback(source.close)
-            patient = microphone.source == "stream"
             self._listening[name] = loop = ListeningLoop(
-                source, self._load, self._config.detector, self._publisher, beat, feed, patient=patient, input_name=name
+                source, self._load, self._config.detector, self._publisher, beat, feed, input_name=name
             )
             opened.callback(self._listening.update, {name: None})
             loop.run(self._stop)

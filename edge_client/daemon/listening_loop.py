@@ -73,20 +73,17 @@ class ListeningLoop:
         beat: Callable[[], None],
         feed: LiveFeed | None = None,
         *,
-        patient: bool = False,
         input_name: str = "",
     ) -> None:
         """Load the model; nothing is read yet. Raises AudioError if the source has another rate than the model.
 
         Args:
             load: Returns the model and the labels, now and at every :meth:`reload`.
-            beat: Called whenever the loop makes progress. A source that never gave sound, or that is lent, is waited
-                for, and waiting is progress; a source that fell silent is not.
-            patient: Whether a source that fell silent is waited for too, as one on the network is: nothing here would
-                bring it back.
+            beat: Called whenever the loop makes progress. A source without sound is waited for, and waiting is
+                progress: it is opened again and again, and nothing else here would bring it back.
             input_name: What events call the source; "" where there is no other.
         """
-        self._source, self._load, self._beat, self._patient = source, load, beat, patient
+        self._source, self._load, self._beat = source, load, beat
         self._publisher, self._feed = publisher, feed
         loaded = load()
         self._detector = Detector(loaded, config, input_name=input_name)
@@ -112,8 +109,7 @@ class ListeningLoop:
         while not stop.is_set():
             self._take_reloaded()
             samples = self._source.read(self._detector.hop_samples, _TIMEOUT_S)
-            if len(samples) or self._patient or self._source.lent or not self._source.frames:
-                self._beat()
+            self._beat()
             if not len(samples):
                 continue
             if not hears:

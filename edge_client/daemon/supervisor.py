@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from edge_client.logs import RateLimitedLog
 from fleet_protocol.errors import AuricleError
 
 log = logging.getLogger(__name__)
@@ -19,6 +20,7 @@ _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
 # A failure that lasts, as of a microphone that is not there, is logged again after so long, s.
 _LOGGED_AGAIN_S = 600.0
+_trouble = RateLimitedLog(log, _LOGGED_AGAIN_S)
 # A loop that ran for this long before it failed begins with short pauses again.
 _SETTLED_S = 300.0
 
@@ -110,13 +112,22 @@ class Supervisor:
 
 
 def notify(*words: str) -> bool:
-    """Tell systemd words like ``WATCHDOG=1``; return whether it listens. Raises OSError if its socket takes nothing."""
+    """Tell systemd words like ``WATCHDOG=1``; return whether it listens.
+
+    Nobody may: a variable that was inherited, as within a container or a shell of a service, can name a socket that is
+    gone. That is logged, and no reason to end.
+    """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return False
     if address.startswith("@"):  # an abstract socket
         address = "\0" + address[1:]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as connection:
-        connection.connect(address)
-        connection.sendall("\n".join(words).encode())
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as connection:
+            connection.connect(address)
+            connection.sendall("\n".join(words).encode())
+    except OSError as error:
+        said = "cannot tell systemd how the daemon is, by NOTIFY_SOCKET=%s: %s"
+        _trouble.warning(said, os.environ["NOTIFY_SOCKET"], error.strerror or error)
+        return False
     return True

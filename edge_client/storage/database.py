@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_client.errors import DamagedError, StateError
+from edge_client.storage.locks import on_a_share
 from fleet_protocol.atomic_files import flush_folder, give_to_owner, is_full, make_folder
 from fleet_protocol.tensors import digest
 
@@ -65,6 +66,11 @@ ROOM_LEARNED = "room_learned"
 # What SQLite says when the disk or another process is in the way; anything else is damage.
 _IN_USE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _OF_THE_DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
+# What it says of a disk, as of some network shares, on which it can hold no lock, or map no memory for all programs.
+_OF_SHARES = {
+    *(sqlite3.SQLITE_IOERR_LOCK, sqlite3.SQLITE_IOERR_RDLOCK, sqlite3.SQLITE_IOERR_UNLOCK),
+    *(sqlite3.SQLITE_IOERR_CHECKRESERVEDLOCK, sqlite3.SQLITE_IOERR_SHMLOCK, sqlite3.SQLITE_IOERR_SHMMAP),
+}
 _PATIENCE_S = 5.0
 _TRIES, _PAUSE_S = 10, 0.1
 WAL_PAGES = 64
@@ -273,6 +279,8 @@ class Database:
                 raise StateError(f"another program is changing {self.path}; try again") from error
             if is_full(error, self.path.parent):
                 raise OSError(errno.ENOSPC, "the disk is full; free space there", str(self.path)) from error
+            if getattr(error, "sqlite_errorcode", 0) in _OF_SHARES:
+                raise on_a_share(self.path, "locks or shared memory", error) from error
             if code in _OF_THE_DISK:
                 usable = os.R_OK | os.W_OK
                 allowed = os.access(self.path.parent, usable | os.X_OK) and os.access(self.path, usable)

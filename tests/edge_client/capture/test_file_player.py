@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import os
 import time
 
 import numpy as np
@@ -12,6 +13,7 @@ from edge_client.capture.file_player import _in_turn, _sound
 from edge_client.capture.microphone import Microphone
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
+from tests.support.checkout import run_module
 
 RATE_HZ = 16_000
 pytestmark = pytest.mark.slow
@@ -110,3 +112,15 @@ def test_nothing_to_play_is_an_error_that_names_it(content, said, tmp_path):
             (folder / name).write_bytes(data)
     with pytest.raises(AudioError, match=rf"\[microphone\] file = {folder}: .*{said}"):
         Microphone(MicrophoneConfig(file=folder), RATE_HZ)
+
+
+def test_a_pipe_is_refused_with_the_way_out(tmp_path):
+    """As snapcast and ffmpeg write to: opened without a writer, it would be waited for without an end."""
+    os.mkfifo(tmp_path / "snap.fifo")
+    config = tmp_path / "edge.toml"
+    config.write_text(
+        '[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "base"\n[microphone]\nfile = "snap.fifo"\n'
+    )
+    done = run_module("edge_client.cli", "doctor", "--config", config, timeout=180)
+    assert done.returncode == 1
+    assert "this is a pipe or a device, and no recording; [microphone] url takes a live stream" in done.stdout

@@ -8,10 +8,12 @@ import time
 import pytest
 
 from edge_client.config.sections import TrainingConfig
+from edge_client.daemon import supervisor as supervision
 from edge_client.daemon.status import StatusFile, health_of, read_status, why_silent
-from edge_client.daemon.supervisor import Supervisor
+from edge_client.daemon.supervisor import Supervisor, notify
 from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import StateError, WorkError
+from edge_client.logs import RateLimitedLog
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.atomic_files import written_durably
 from tests.support.edge_process import wait_for
@@ -259,3 +261,13 @@ SILENCES = [
 def test_an_owner_reads_why_no_sound_comes(changes, why):
     found = why_silent({"running": True, "time": 1.0, "stands_still": False} | status(listening=HEARD) | changes)
     assert found.startswith(why) if why else found == ""
+
+
+@pytest.mark.parametrize("address", ["/gone/notify.sock", "@gone"])
+def test_a_notify_socket_that_is_gone_is_a_warning_and_no_reason_to_end(monkeypatch, caplog, address):
+    """As containers, and shells within a service, inherit the variable."""
+    monkeypatch.setattr(supervision, "_trouble", RateLimitedLog(supervision.log))
+    monkeypatch.setenv("NOTIFY_SOCKET", address)
+    assert [notify("READY=1"), notify("WATCHDOG=1")] == [False, False]
+    (line,) = caplog.messages
+    assert f"NOTIFY_SOCKET={address}" in line

@@ -1,0 +1,42 @@
+"""Cues: an output that plays nothing keeps nobody from recording."""
+
+import os
+import signal
+from pathlib import Path
+
+from edge_client.capture import playback
+from edge_client.capture.playback import Cues
+
+
+def put_aplay(folder, monkeypatch, script):
+    (folder / "aplay").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "aplay").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def test_an_output_that_never_ends_is_given_up_and_not_tried_again(tmp_path, monkeypatch):
+    """As `aplay` waits for a sound card that another program has, and takes no notice of SIGTERM."""
+    monkeypatch.setattr(playback, "_PATIENCE_S", 0.5)
+    put_aplay(tmp_path, monkeypatch, f"trap '' TERM; echo $$ >> {tmp_path}/started; exec sleep 300")
+    cues = Cues()
+    cues.before()
+    assert "does another program use the sound card?" in cues.problem
+    cues.after(kept=True)
+    (pid,) = (tmp_path / "started").read_text().split()
+    assert os.waitpid(int(pid), 0)[1] == signal.SIGKILL
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_an_output_that_fails_says_why(tmp_path, monkeypatch):
+    put_aplay(tmp_path, monkeypatch, "cat > /dev/null; echo 'audio open error: Device or resource busy' >&2; exit 1")
+    cues = Cues()
+    cues.before()
+    assert cues.problem == "audio open error: Device or resource busy"
+
+
+def test_what_can_be_played_is_no_problem(tmp_path, monkeypatch):
+    put_aplay(tmp_path, monkeypatch, f"cat > {tmp_path}/sound")
+    cues = Cues()
+    cues.before()
+    assert cues.problem == ""
+    assert (tmp_path / "sound").read_bytes().startswith(b"RIFF")
