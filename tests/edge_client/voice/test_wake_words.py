@@ -76,7 +76,10 @@ def listens(path) -> bool:
 
 
 def sound(labels: tuple[str, ...], rate: int, channels: int, width: int = 2) -> list[bytes]:
-    """Quiet noise with the sounds in it, each from the third of its six seconds on, PCM in pieces of 0.1 s."""
+    """Quiet noise with the sounds in it, each from the third of its six seconds on, PCM in pieces of 0.1 s.
+
+    In samples of four bytes, as I2S microphones give them, with an offset of 5 %.
+    """
     rng = np.random.default_rng(5)
     stream = rng.normal(0, 0.001, 6 * RATE * len(labels)).astype(np.float32)
     for number, label in enumerate(labels):
@@ -84,6 +87,7 @@ def sound(labels: tuple[str, ...], rate: int, channels: int, width: int = 2) -> 
         stream[(6 * number + 3) * RATE :][: len(taught)] += taught
     if rate == 48_000:  # as an I2S microphone has it
         stream += 0.2
+    stream += np.float32(0.05 * (width == 4))
     levels = (resample(stream, RATE, rate) * (2**31 - 129)).clip(-(2**31), 2**31 - 129).astype("<i4")
     levels = np.repeat(levels[:, None], channels, axis=1)
     # The upper bytes of each sample; WAV's samples of one byte are unsigned.
