@@ -31,7 +31,7 @@ PLAIN_PYTHON = tuple(
 )
 # A module that imports one of these tests something else than a device;
 FOREIGN = re.compile(
-    r"^(?:from|import) (?:aggregator_server|fleet_simulator|model_export|flwr|benchmarks(?!\.(?:parity|pi)\b)|"
+    r"^(?:from|import) (?:aggregator_server|demo|fleet_simulator|model_export|flwr|benchmarks(?!\.(?:parity|pi)\b)|"
     r"tests\.support\.(?:core_fleet|device_fleet|simulated_fleet|update_sets)\b)",
     re.MULTILINE,
 )
