@@ -186,7 +186,7 @@ def lie(device: Device, way: str, now: int, speakers: Speakers) -> None:
 
 
 def _round(server: Store, devices: Sequence[Device], judged: Sequence[Device], now: float) -> None:
-    settings: Mapping[str, Any] = {"strategy": "prototypes", "quorum": 1.0}
+    settings: Mapping[str, Any] = {"strategy": "prototypes", "quorum": 1.0, "selection": {"seen_within_s": 0}}
     round_id = open_round(server, RoundRequest(**settings), now)
     for device in devices:
         while (work := next_work(server, device.id, now)) is not None and work.kind == "learn":
