@@ -108,7 +108,7 @@ def _know(_: OwnedDevice, teaching: Teaching, form: dict[str, str]) -> str:
     return " ".join(owner_changes.know_no_more(teaching, label)) or f"{label} is what you taught alone, from now on."
 
 
-def _offer(teaching: Teaching, form: dict[str, str]) -> str:
+def _offer(_: OwnedDevice, teaching: Teaching, form: dict[str, str]) -> str:
     """Listen for a sound that others of the fleet teach, or not."""
     return answer_offer(teaching, form.get("sound", ""), form.get("says", ""))
 

@@ -32,7 +32,7 @@ from fleet_protocol.tensors import unpack
 log = logging.getLogger(__name__)
 
 # Names of the cache's arrays that are no clips'.
-_NO_CLIP = ("windows-", "spliced-", "length-", "before-")
+_NO_CLIP = ("windows-", "spliced-", "parts-", "length-", "before-")
 
 
 class Asker:

@@ -113,7 +113,7 @@ class Trial:
             return 0.0
         label = self.label_map.names[slot]
         bare = {label: self.tails[label]}
-        tail = room_tails(self.room.sample, self.room.layout.averaged, self.scorer, self.label_map, bare, ())[label]
+        tail = room_tails(self.room.sample, self.room.layout, self.scorer, self.label_map, bare, ())[label]
         if not isinstance(tail, RoomTail) or not tail.hours:
             return 0.0
         threshold = float(logits(np.array([self.tails[label].threshold(self.promised)], np.float32))[0])
