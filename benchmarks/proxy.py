@@ -37,6 +37,7 @@ def proxied(folder: Path, servers: list[str], certificate: Path | None = None, *
     text = CONFIGURATION.read_text()
     for here, there in (
         ("/run/auricle-aggregator-proxy", str(folder)),
+        ("        listen [::]:8470 ssl backlog=1024 so_keepalive=on; # remove it where the kernel has no IPv6\n", ""),
         ("listen 8470 ssl", f"listen 127.0.0.1:{port}" + (" ssl" if certificate else "")),
         ("/var/lib/auricle-aggregator/tls/server.pem", str(certificate)),
     ):

@@ -299,7 +299,7 @@ def is_unicode(name: str) -> bool:
 
 def is_recording(path: Path | os.DirEntry[str]) -> bool:
     """Return whether something is a regular file, or a link to one, with a recording's name; none is opened."""
-    return _is_called_so(path.name) and _is_regular(path) and is_unicode(path.name)
+    return _is_called_so(path.name) and _is_regular(path)
 
 
 def _is_called_so(name: str) -> bool:
@@ -317,5 +317,4 @@ def odd_ones(entries: Iterable[Path | os.DirEntry[str]]) -> Iterator[tuple[Path,
     """Yield what is called like a recording and cannot be used, as a link to nothing or a pipe, and why."""
     for entry in entries:
         if _is_called_so(entry.name) and not is_recording(entry) and not Path(entry).is_dir():
-            why = "its name is not UTF-8" if _is_regular(entry) else "it is no regular file"
-            yield Path(entry), f"{os.fspath(entry)!a}: {why}"
+            yield Path(entry), f"{os.fspath(entry)!a}: it is no regular file"

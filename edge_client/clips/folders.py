@@ -59,8 +59,13 @@ class Clip:
 
     @property
     def clip_id(self) -> str:
-        """The file's name without its suffix."""
-        return self.path.stem
+        """What its owner calls it by."""
+        return clip_id_of(self.path)
+
+
+def clip_id_of(path: Path) -> str:
+    """Return a clip's identifier: the file's name without its suffix; bytes that are no UTF-8 read ``\\xfc``."""
+    return os.fsencode(path.stem).decode(errors="backslashreplace")
 
 
 def label_folders(folder: Path) -> list[Path]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from edge_client.clips.folders import Clip, clip_files, folder_of, rejected, store_digest
+from edge_client.clips.folders import Clip, clip_files, clip_id_of, folder_of, rejected, store_digest
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
 from edge_client.config import Config
 from edge_client.daemon.status import read_status, why_silent
@@ -200,7 +200,7 @@ class OwnedDevice:
         label_map = progress.label_map
         clips: dict[str, list[str]] = {}
         for path in clip_files(folder):
-            clips.setdefault(folder_of(path, folder), []).append(path.stem)
+            clips.setdefault(folder_of(path, folder), []).append(clip_id_of(path))
         advice = {found["label"]: found for found in self.state.advice()}
         sensitive, chosen = self.status().get("sensitivity") or {}, self.state.choices.thresholds()
         found = []
@@ -226,7 +226,7 @@ class OwnedDevice:
     def clip(self, folder: str, clip_id: str) -> Clip:
         """Return a taught clip of a label or reserved folder. Raises ClipError if there is none of this name."""
         for path in clip_files(self.config.clips_folder):
-            if (folder_of(path, self.config.clips_folder), path.stem) == (folder, clip_id):
+            if (folder_of(path, self.config.clips_folder), clip_id_of(path)) == (folder, clip_id):
                 return Clip(folder, path)
         raise ClipError(f"no clip of {folder[:100]!r} is called {clip_id[:100]!r} any more")
 

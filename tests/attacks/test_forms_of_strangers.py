@@ -12,9 +12,9 @@ from tests.support.dashboard_visitor import Visitor
 DEVICE = f"/fleet/{1:032x}"
 FORMS = (
     *("/sign-in", "/sign-out", "/rounds", "/rounds/1/cancel", "/rounds/1/restore"),
-    *(f"/classes/c1/{action}" for action in ("rename", "merge", "retire", "undo/1")),
+    *(f"/classes/c1/{action}" for action in ("rename", "merge", "retire", "approve", "undo/1")),
     *(f"{DEVICE}/{action}" for action in ("admit", "quarantine", "release", "revoke")),
-    *("/invitations", "/invitations/1/revoke"),
+    *("/fleet/admit", "/invitations", "/invitations/1/revoke"),
 )
 
 

@@ -74,9 +74,9 @@ class CoreFleet:
             incoming.write(tiny_bundle() if data is None else data)
             return publish_model(self.store, incoming)
 
-    def open(self, now: float = 100.0, strategy: str = "zero_shot", **request) -> int:
-        """Open a round; every device was heard of just now."""
-        for device in self.devices:
+    def open(self, now: float = 100.0, strategy: str = "zero_shot", *, all_there: bool = True, **request) -> int:
+        """Open a round; every device was heard of just now, unless they are not ``all_there``."""
+        for device in self.devices if all_there else ():
             self.store.note_seen(device.device_id, now)
         return open_round(self.store, RoundRequest(strategy, **request), now)
 
