@@ -42,7 +42,9 @@ class Fleet:
     def __enter__(self) -> Self:
         admin = secrets.token_urlsafe(24)
         tokens = {"AURICLE_ADMIN_TOKEN": admin, "AURICLE_ENROL_TOKEN": self.enrol_token}
-        command = ("aggregator_server.cli", "run", "--create", "--data", str(self._data), "--port", "0")
+        # The users are one household: each listens for what one of the others teaches.
+        needed = ("--devices-needed", "1")
+        command = ("aggregator_server.cli", "run", "--create", "--data", str(self._data), "--port", "0", *needed)
         try:
             server = self._start("aggregator", command, tokens, stdout=subprocess.PIPE)
             assert server.stdout is not None

@@ -214,7 +214,7 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         scorer = Scorer(model, learned.label_map, learned.prototypes, learned.known)
         tails = {label: Tail(*tail) for label, tail in learned.tails.items()}
         promised = config.detector.false_accepts_per_hour
-        trial = Trial(model, scorer, label_map, tails, promised, statistics, heard, public_set, room)
+        trial = Trial(scorer, label_map, tails, promised, statistics, heard, public_set, room)
         for slot, why in trial.refused(of_others).items():
             refused[str(label_map.class_ids[slot])] = why
             label_map = label_map.give_up(slot)
