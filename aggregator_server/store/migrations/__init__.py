@@ -45,6 +45,7 @@ def require_newest(connection: Connection, shown: str) -> None:
     """Check that a database's tables are those of this release. Raises StartError: they are not."""
     found = _revision(connection, shown)
     if found != newest():
+        _require_same(connection, shown, found, added=True)  # so far revisions have added tables, and changed none
         raise StartError(
             f"the tables in {shown} have revision {found}, of an earlier release; this one reads {newest()}. Start the "
             "server of this release once (`auricle-aggregator run`): it changes them and keeps everything"
@@ -87,10 +88,15 @@ def _revision(connection: Connection, shown: str) -> str:
     return found
 
 
-def _require_same(connection: Connection, shown: str, revision: str) -> None:
-    """Compare the columns of a database with those of store/tables.py. Raises StartError: they differ."""
+def _require_same(connection: Connection, shown: str, revision: str, *, added: bool = False) -> None:
+    """Compare the columns of a database with those of store/tables.py. Raises StartError: they differ.
+
+    ``added``: tables may be missing, which later revisions add.
+    """
     there = {name: columns for (_, name), columns in inspect(connection).get_multi_columns().items()}
     for table in Base.metadata.sorted_tables:
+        if table.name not in there and added:
+            continue
         if table.name not in there:
             raise _other(shown, revision, f"there is no table {table.name}")
         wanted = {(column.name, column.nullable) for column in table.columns}
