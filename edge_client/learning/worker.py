@@ -98,8 +98,7 @@ def _followed(config: Config, state: DeviceState, saved: SavedModel, work: Work)
     state.offers.follow(work)
     label_map = follow_fleet(saved.progress.label_map, work, labels)
     if work.kind == "learn":
-        silent = {one.class_id for one in state.offers.all() if not one.is_heard}
-        label_map = without_silent(label_map, silent, labels)
+        label_map = without_silent(label_map, state.offers.silent(), labels)
     return follow_names(label_map, state.class_names.present(), labels)
 
 

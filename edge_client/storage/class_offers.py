@@ -131,6 +131,10 @@ class ClassOffers:
         """Return the classes that the device is to listen for."""
         return tuple(one.class_id for one in self.all() if one.is_heard)
 
+    def silent(self) -> frozenset[str]:
+        """Return the classes that the device is not to listen for."""
+        return frozenset(one.class_id for one in self.all() if not one.is_heard)
+
     def said(self) -> dict[str, bool]:
         """Return what the owner said, by class."""
         return self._note(_SAID)

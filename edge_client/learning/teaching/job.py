@@ -77,8 +77,7 @@ def with_offers(config: Config, state: DeviceState, saved: SavedModel) -> SavedM
     """
     settings, offers = saved.bundle.manifest.feature_settings, state.offers.all()
     own = {*labels_with_clips(config.clips_folder), *known_labels(config.clips_folder)}
-    silent = {one.class_id for one in offers if not one.is_heard}
-    label_map = without_silent(saved.progress.label_map, silent, own)
+    label_map = without_silent(saved.progress.label_map, state.offers.silent(), own)
     fleet, public_set = state.blobs.prototypes(settings), state.blobs.public_set(settings)
     described = {*(fleet.class_ids if fleet else ()), *(public_set.class_ids if public_set else ())}
     wanted = [one for one in offers if one.is_heard and one.class_id in described and config.device.learn_discovered]
