@@ -61,10 +61,10 @@ class SilenceWatch:
         if not len(samples):
             return
         last, self._last = self._last, float(samples[-1])
-        if np.any(samples != last):
+        others = np.flatnonzero(samples != samples[-1])
+        if len(others) or samples[-1] != last:
             self._patience_s, self._silent_s = self._first_patience_s, 0.0
-            return
-        self._silent_s += len(samples) / rate_hz
+        self._silent_s += (len(samples) - 1 - others[-1] if len(others) else len(samples)) / rate_hz
         if self._silent_s >= self._patience_s:
             silent_s, self._silent_s = self._silent_s, 0.0
             self._patience_s = max(self._first_patience_s, min(2 * self._patience_s, _LONGEST_PATIENCE_S))

@@ -291,6 +291,7 @@ class OwnerPage:
             bundle=self._device.bundle_name(),
             room=teaching.label_map.free,
             fleet=self._device.config.server,
+            holds_some=bool(teaching.chosen or teaching.store.size_bytes()),
             used_mb=teaching.store.size_bytes() / 1e6,
             quota_mb=self._device.config.clips.quota_mb,
         )

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.checkout import ROOT
@@ -16,10 +17,10 @@ from tests.support.edge_process import EdgeDaemon
 class OwnerPage:
     """`auricle-edge ui` on a free port; ``url`` is where it listens, without a slash at its end."""
 
-    def __init__(self, config: Path, *options: str):
+    def __init__(self, config: Path, *options: str, environment: Mapping[str, str] = os.environ):
         command = [sys.executable, "-m", "edge_client.cli", "ui", "--config", str(config), "--port", "0", *options]
         self.process = subprocess.Popen(
-            command, cwd=ROOT, env=dict(os.environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command, cwd=ROOT, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         line = self.process.stdout.readline()
         found = re.search(r"http://\S+:\d+", line)
@@ -54,9 +55,9 @@ class OwnerPage:
 
 
 @contextlib.contextmanager
-def page_beside(device: EdgeDaemon):
+def page_beside(device: EdgeDaemon, environment: Mapping[str, str] = os.environ):
     """The page of a device that was started; both must end well."""
-    with device, OwnerPage(device.config) as page:
+    with device, OwnerPage(device.config, environment=environment) as page:
         yield page
         page.end()
         assert device.end() == 0

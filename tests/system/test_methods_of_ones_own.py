@@ -40,7 +40,7 @@ def test_rule_settings_and_form_on_a_server(tmp_path, monkeypatch, start_aggrega
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "invalid_plan")
     refused = fleet.admin.post("/v1/rounds", json={"strategy": "gental"}).json()["error"]["message"]
     assert "fedavg, fedkws_ui, fedmlac, fedmmd, fedopt, fedprox, gentle, prototypes, zero_shot" in refused
-    found = fleet.run_round(strategy="gentle", aggregation={"power": 0.3})
+    found = fleet.run_round(strategy="gentle", aggregation={"power": 0.3}, selection={"name": "log_size"})
     shares = np.array([41, 42]) ** 0.3
     assert found["aggregation"]["largest_share"] == pytest.approx(shares[1] / shares.sum())
     own = [device.arrays({"round_id": 1}, 24)["weights/body/kernel"] for device in fleet.devices]

@@ -22,7 +22,7 @@ from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.public_set import PublicSet
 
-# Share of an owner's sound, or of a public class's recordings, that may be taken for a class of others.
+# Share of a sound that the device hears already that may be taken for a class of others.
 _OWN_SHARE = 0.25
 # Whitened cosine of a class's mean and a sound's from which the one is a copy of the other: two words of one voice that
 # sound much alike, such as a synthesiser's "stop" and "off", lie below it.
@@ -68,13 +68,14 @@ class Trial:
         return 1.0 if copied else self._share(slot, sounds)
 
     def _own(self) -> dict[str, Floats]:
-        """Return by label the owner's takes, and recordings of public classes, float32 [rows, numbers]."""
+        """Return by label the owner's takes, or public recordings of what is heard, float32 [rows, numbers]."""
         found = {label: takes.reshape(-1, takes.shape[-1]) for label, takes in self.heard.takes.items()}
         if self.public_set is not None:
-            for column, info in enumerate(self.public_set.classes):
+            for column, class_id in enumerate(self.public_set.class_ids):
+                slot = self.label_map.slot_of_class(class_id)
                 rows = (self.public_set.labels == column) & ~self.public_set.synthetic
-                if rows.any():
-                    found.setdefault(info.name, self.public_set.features[rows, 0])
+                if slot is not None and rows.any():
+                    found.setdefault(self.label_map.names[slot], self.public_set.features[rows, 0])
         return found
 
     def _words(self) -> list[Floats]:

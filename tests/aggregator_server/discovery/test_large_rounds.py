@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 from aggregator_server.discovery import new_sounds
 from aggregator_server.discovery.clustering import COMPARED, KnownClass, ReportedClass, discover
 from tests.support.aggregator_process import public_set
-from tests.support.embedded_words import SETTINGS
+from tests.support.embedded_words import CENTRES, SETTINGS, embedded_public_set
 from tests.support.prototype_rounds import upload
 
 NUMBERS = SETTINGS.shape[1]
@@ -59,13 +59,13 @@ def test_as_many_reports_as_are_compared_become_the_sounds_that_they_are_and_a_r
 def test_what_is_beyond_those_that_are_compared_is_reported_again_and_what_the_fleet_knows_is_not_compared(monkeypatch):
     monkeypatch.setattr(new_sounds, "COMPARED", 12)
     rng = np.random.default_rng(0)
-    known, new = PUBLIC.features[PUBLIC.labels == 2].mean(axis=0), 5 * rng.normal(size=(1, NUMBERS))
+    public, known, new = embedded_public_set(rng), CENTRES["up"][None], CENTRES["go"][None]
     reports = [
         ReportedClass(f"device-{n:02d}", slot, None, prototype=(known if slot else new).astype(np.float32))
         for n in range(20)
         for slot in (0, 1)
     ]
-    inputs = SimpleNamespace(public_set=PUBLIC, assigned={}, new_classes=None, plan=SimpleNamespace(seed=0))
+    inputs = SimpleNamespace(public_set=public, assigned={}, new_classes=None, plan=SimpleNamespace(seed=0))
     found = new_sounds._grouped(inputs, reports, [])
     assert [(group.class_id, len(group.members)) for group in found.groups] == [("c2", 20), (None, 12)]
     assert found.details["compared"] == list(found.groups[1].members)

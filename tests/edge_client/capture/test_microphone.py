@@ -207,4 +207,4 @@ def test_any_sound_makes_it_watch_closely_again():
 
 
 def test_a_dead_input_with_an_offset_is_silent_too():
-    assert alarms(SilenceWatch(10), 35, 0.25) == [11, 31]
+    assert alarms(SilenceWatch(10), 35, 0.25) == [10, 30]

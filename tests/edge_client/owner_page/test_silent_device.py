@@ -18,7 +18,9 @@ def deaf(tmp_path_factory):
     device = EdgeDaemon(tmp_path_factory.mktemp("deaf") / "shelf", "words", "[microphone]\n")
     for word in ("computer", "stop"):
         device.command("clips", "knows", word)
-    with page_beside(device.start(os.environ | no_sound_devices(device.folder))) as device.ui:
+    # Tests before may have a sound server, and say so in this process's environment.
+    environment = os.environ | no_sound_devices(device.folder)
+    with page_beside(device.start(environment), environment) as device.ui:
         wait_for(lambda: device.status().get("loops", {}).get("listening", {}).get("error"), what="its trouble")
         yield device
 

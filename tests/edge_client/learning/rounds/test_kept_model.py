@@ -10,7 +10,7 @@ from edge_client.daemon.listening_loop import load_listening
 from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import PRESETS
-from fleet_protocol.messages import ClassInfo, Learned, parse
+from fleet_protocol.messages import ClassBacking, ClassInfo, Learned, parse
 from fleet_protocol.tensors import pack
 from tests.support.round_work import work_of
 from tests.support.sounds import melody, public_set_of, write_clips
@@ -37,6 +37,7 @@ class Member(Device):
             work_of("fedavg", round_id, **SETTINGS),
             kind=kind,
             classes=classes,
+            backing=(ClassBacking("c3", 2),),
             public_set=self.keep(self.public.pack()),
             model=self.keep(self.bundle.read_bytes()),
             weights=None if weights is None else self.keep(pack(weights, {})),
