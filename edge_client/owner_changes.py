@@ -214,7 +214,7 @@ def import_recordings(
     label: str | None,
     check: Callable[[str], str],
     summary: Summary,
-    advance: Callable[[int, int], None] = lambda _done, _of: None,
+    advance: Callable[[float, int], None] = lambda _done, _of: None,
     act: Act | None = None,
 ) -> Act:
     """Store recordings as :func:`import_folder` does, and note what was stored, as a part of an act or as one."""

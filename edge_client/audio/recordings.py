@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from edge_client.audio.resampling import resample
+from edge_client.audio.resampling import require_rate, resample_blocks
 from edge_client.errors import AudioError, RecordingError
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
@@ -32,12 +32,14 @@ _log = logging.getLogger(__name__)
 _OWN_NAME = re.compile(r"([0-9a-f]{16})\.wav|\d{8,}-\d{13,}-\d{4}-([0-9a-f]{8})\.wav")
 SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".caf"})
 FORMATS = ".wav, .flac, .ogg, .opus, .mp3, .aiff or .caf"
-# What is read of a longer file, so that one long recording cannot fill a small board's memory.
-_LONGEST_S = 60
+# What is read of a longer file at once, so that one long recording cannot fill a small board's memory, in seconds.
+LONGEST_S = 60
+# Arrays of microphones have up to so many channels.
+_MOST_CHANNELS = 64
 # Samples beyond this (24 dB over full scale) were stored in other units than -1..1.
 _LOUDEST = 16.0
 _SEARCH_STEP_S = 0.01
-# Frames that are read at once; bytes of a WAV's head, and of its sound where it says no size; how that looks.
+# Numbers that are read at once; bytes of a WAV's head, and of its sound where it says no size; how that looks.
 _BLOCK, _HEAD, _LARGEST = 1 << 16, 1 << 12, 1 << 26
 _NO_SIZE = (b"\0\0\0\0", b"\xff\xff\xff\xff")
 # What libsndfile says of a FLAC that was written into a pipe.
@@ -183,43 +185,60 @@ def loudest_start(samples: Floats, settings: FeatureSettings) -> int:
     return int(starts[np.argmax(energy[starts + length] - energy[starts])])
 
 
-def read_recording(path: Path, sample_rate_hz: int, start_s: int = 0) -> Floats:
-    """Read a minute of a recording as one channel: float32 [samples] in -1..1, resampled to a rate in Hz.
+def read_recording(path: Path, sample_rate_hz: int) -> Floats:
+    """Read the first minute of a recording as one channel: float32 [samples] in -1..1, resampled to a rate in Hz.
 
-    There are none where it ends before ``start_s``. Raises RecordingError, which names the file, if it is missing,
-    damaged, empty, not audio, or holds impossible values; AudioError if this machine cannot read audio files at all.
+    Raises as :func:`read_blocks`, and RecordingError if it is empty.
+    """
+    samples: Floats = np.concatenate([np.zeros(0, np.float32), *read_blocks(path, sample_rate_hz, LONGEST_S)])
+    if not len(samples):
+        raise RecordingError(f"{path} holds no sound at all: record it again")
+    return samples
+
+
+def read_blocks(path: Path, sample_rate_hz: int, most_s: int | None = None) -> Iterator[Floats]:
+    """Read a recording once, from its start, as one channel: float32 [any] in -1..1, resampled to a rate in Hz.
+
+    ``most_s``: so many seconds of it, None: all. A block at a time, since one may be long, of a high rate, or of many
+    channels; and in order, since libsndfile decodes an MP3 from its start at each search. Raises RecordingError, which
+    names the file, if it is missing, damaged, not audio, has more than 64 channels, or holds impossible values;
+    AudioError if this machine cannot read audio files at all.
     """
     soundfile = _soundfile()
     try:
         require_whole(path)
         with soundfile.SoundFile(_with_sizes(path)) as file:
-            rate_hz = int(file.samplerate)
-            mixed = _mixed(file, path, start_s)
+            rate_hz = _rate_of(file, path)
+            yield from resample_blocks(_mixed(file, path, most_s), rate_hz, sample_rate_hz)
     except (soundfile.SoundFileError, OSError, TypeError) as error:  # TypeError: of one that is called .raw
         raise _unreadable(path, error) from error
-    if not len(mixed) and not start_s:
-        raise RecordingError(f"{path} holds no sound at all: record it again")
+
+
+def _rate_of(file: Any, path: Path) -> int:  # noqa: ANN401  (soundfile has no types)
+    """Return a file's sample rate in Hz. Raises RecordingError if it is none, or the file has too many channels."""
+    if file.channels > _MOST_CHANNELS:
+        raise RecordingError(
+            f"cannot use {path}: it has {file.channels} channels, and the most is {_MOST_CHANNELS}; save one of them"
+        )
     try:
-        return resample(mixed, rate_hz, sample_rate_hz)
+        require_rate(file.samplerate)
     except RecordingError as error:
         raise RecordingError(f"cannot use {path}: {error}") from error
+    return int(file.samplerate)
 
 
-def _mixed(file: Any, path: Path, start_s: int) -> Floats:  # noqa: ANN401  (soundfile has no types)
-    """Return a minute as the mean of its channels; read in blocks, since it may have many."""
-    mixed, skip, most = [np.zeros(0, np.float32)], start_s * file.samplerate, _LONGEST_S * file.samplerate
-    if file.frames != _UNKNOWN_FRAMES:
-        skip -= file.seek(min(skip, file.frames))
-    for block in blocks(file, _BLOCK):
+def _mixed(file: Any, path: Path, most_s: int | None) -> Iterator[Floats]:  # noqa: ANN401
+    """Yield so many seconds as the mean of the channels."""
+    left = None if most_s is None else most_s * file.samplerate
+    for block in blocks(file, _BLOCK // file.channels):
         if not np.abs(block).max() <= _LOUDEST:  # fails for NaN too
             raise RecordingError(
                 f"{path} holds values that are not sound in -1..1; save it again, as 16-bit integers say"
             )
-        mixed.append(block.mean(axis=1)[skip:][:most])
-        skip, most = max(0, skip - len(block)), most - len(mixed[-1])
-        if not most:
-            break
-    return np.concatenate(mixed)
+        mixed = block.mean(axis=1)[:left]
+        yield mixed
+        if left is not None and not (left := left - len(mixed)):
+            return
 
 
 def blocks(file: Any, size: int) -> Iterator[Floats]:  # noqa: ANN401
@@ -262,11 +281,18 @@ def _unreadable(path: Path, error: Exception) -> RecordingError:
 
 def duration_s(path: Path) -> float:
     """Return how much of a recording :func:`read_recording` reads, in seconds, with its errors."""
+    return min(float(LONGEST_S), whole_s(path))
+
+
+def whole_s(path: Path) -> float:
+    """Return how long a recording is, in seconds, with the errors of :func:`read_recording`."""
     soundfile = _soundfile()
     try:
         with soundfile.SoundFile(_with_sizes(path)) as file:
-            frames = sum(map(len, blocks(file, _BLOCK))) if file.frames == _UNKNOWN_FRAMES else file.frames
-            return min(float(_LONGEST_S), float(frames / file.samplerate))
+            _rate_of(file, path)
+            size = _BLOCK // file.channels
+            frames = sum(map(len, blocks(file, size))) if file.frames == _UNKNOWN_FRAMES else file.frames
+            return float(frames / file.samplerate)
     except (soundfile.SoundFileError, OSError) as error:
         raise _unreadable(path, error) from error
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -51,6 +52,29 @@ def resample(samples: Floats, from_hz: int, to_hz: int) -> Floats:
     return resampled
 
 
+def resample_blocks(blocks: Iterable[Floats], from_hz: int, to_hz: int) -> Iterator[Floats]:
+    """Convert a recording that comes in blocks, float32 [any]: together, what :func:`resample` makes of the whole.
+
+    It keeps a block and a filter's length. For a stream of small blocks :class:`StreamResampler` needs less time.
+    """
+    up, down = _ratio(from_hz, to_hz)
+    if up == down:
+        yield from blocks
+        return
+    _, reach = _filter_bank(up, down)
+    margin = -(-reach // down) * down  # in whole periods of the phases, as every cut is
+    pending, done = np.zeros(0, np.float32), 0  # of what is pending, the start was converted before
+    for block in blocks:
+        pending = np.concatenate([pending, block])
+        end = done + max(0, len(pending) - done - margin) // down * down
+        if end > done:
+            yield resample(pending[: end + margin], from_hz, to_hz)[done // down * up : end // down * up]
+            kept = max(0, end - margin)
+            pending, done = pending[kept:], end - kept
+    if len(pending) > done:
+        yield resample(pending, from_hz, to_hz)[done // down * up :]
+
+
 class StreamResampler:
     """Converts an endless recording block by block: together, what :func:`resample` makes of the whole.
 
@@ -88,11 +112,16 @@ class StreamResampler:
         return resampled.reshape(-1)
 
 
+def require_rate(rate_hz: int) -> None:
+    """Raise RecordingError if a sample rate is none that is converted."""
+    if not _RATES_HZ[0] <= rate_hz <= _RATES_HZ[1]:
+        raise RecordingError(f"a sample rate of {rate_hz} Hz is outside {_RATES_HZ[0]} to {_RATES_HZ[1]} Hz")
+
+
 def _ratio(from_hz: int, to_hz: int) -> tuple[int, int]:
     """Return the rates' ratio, to over from, in small whole numbers."""
     for rate in (from_hz, to_hz):
-        if not _RATES_HZ[0] <= rate <= _RATES_HZ[1]:
-            raise RecordingError(f"a sample rate of {rate} Hz is outside {_RATES_HZ[0]} to {_RATES_HZ[1]} Hz")
+        require_rate(rate)
     return Fraction(to_hz, from_hz).limit_denominator(_LARGEST_DOWN).as_integer_ratio()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,10 @@ BACKGROUND = "_background_"
 REJECTED = "_not_"
 # The folder of what was deleted lately, in the folder that each clip came from. Nothing lists it or learns from it.
 DELETED = "_deleted_"
+
+
+# A folder that changed within so many ns is read again: the coarsest disks count in two seconds.
+_SETTLED_NS = 4_000_000_000
 
 
 def rejected(label: str) -> str:
@@ -95,7 +100,7 @@ def clips_of_a_round(folder: Path, max_per_label: int) -> int:
 
 def labels_with_clips(folder: Path) -> tuple[str, ...]:
     """Return the labels that have clips, in alphabetical order."""
-    return tuple(sorted({name for path in clip_files(folder) if is_label(name := folder_of(path, folder))}))
+    return _contents(folder).labels
 
 
 def _folders(folder: Path) -> list[str]:
@@ -118,12 +123,49 @@ def store_digest(folder: Path) -> str | None:
     """Return 16 hex digits that change when a clip comes, goes or gets another label; None where no label has a clip
     or is a sound known from the start. Only names are read, no file is opened.
     """
-    paths = clip_files(folder)
-    known = _marks(folder)
-    if not known and not any(is_label(folder_of(path, folder)) for path in paths):
-        return None
-    names = "\n".join([*(path.relative_to(folder).as_posix() for path in paths), *known])
-    return hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()[:16]
+    return _contents(folder).digest
+
+
+@dataclass(frozen=True)
+class _Contents:
+    """What the names in a store say; ``times``: of its folders, when each changed last, in ns since 1970."""
+
+    times: tuple[tuple[str, int], ...]
+    labels: tuple[str, ...]
+    marks: tuple[str, ...]
+    digest: str | None
+
+
+# The daemon and the page ask every few seconds, and a store may hold very many clips.
+_last: dict[Path, _Contents] = {}
+
+
+def _contents(folder: Path) -> _Contents:
+    """Return what the names say; they are read again only where a folder changed since, or did a moment before."""
+    times, read_at = _times(folder), time.time_ns()
+    if times and (last := _last.get(folder)) is not None and last.times == times:
+        return last
+    paths, marks = clip_files(folder), tuple(_marks(folder))
+    labels = tuple(sorted({name for path in paths if is_label(name := folder_of(path, folder))}))
+    digest = None
+    if marks or labels:
+        names = "\n".join([*(path.relative_to(folder).as_posix() for path in paths), *marks])
+        digest = hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()[:16]
+    contents = _Contents(times, labels, marks, digest)
+    _last.pop(folder, None)
+    # A disk counts time in steps, so a second change may leave the same time; one that keeps none says 0.
+    if all(0 < changed < read_at - _SETTLED_NS for _, changed in times):
+        _last[folder] = contents
+    return contents
+
+
+def _times(folder: Path) -> tuple[tuple[str, int], ...]:
+    """Return the store's folders, and when each of them changed last; none where one goes meanwhile."""
+    try:
+        found = [folder, folder / REJECTED] if (folder / REJECTED).is_dir() else [folder]
+        return tuple((str(path), path.stat().st_mtime_ns) for path in (*found, *label_folders(folder)))
+    except FileNotFoundError:
+        return ()
 
 
 WORD, SOUND = "word", "sound"
@@ -134,7 +176,7 @@ _KNOWN = "known-"
 
 def known_labels(folder: Path) -> dict[str, str]:
     """Return by label which sound it is that the front end knows from the start, where the owner chose one."""
-    return {label: sound for label, _, sound in (mark.partition(f"/{_KNOWN}") for mark in _marks(folder))}
+    return {label: sound for label, _, sound in (mark.partition(f"/{_KNOWN}") for mark in _contents(folder).marks)}
 
 
 def choose_known(folder: Path, label: str, sound: str | None) -> None:

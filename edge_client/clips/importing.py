@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from edge_client.audio.level import FLOOR_DB, levels_db
-from edge_client.audio.recordings import FORMATS, loudest_start, loudest_stretch, read_recording
+from edge_client.audio.recordings import FORMATS, LONGEST_S, loudest_start, loudest_stretch, read_blocks, whole_s
 from edge_client.clips.folders import check_label
 from edge_client.clips.recorder import require_unclipped
 from edge_client.clips.store import ClipStore
@@ -25,7 +27,10 @@ _SHORTEST_S = 0.2
 # A sound that lasts so long is no pop; above the room's usual power by so much it is a sound.
 _LASTS_S, _FRAME_S, _ABOVE_ROOM = 0.15, 0.01, 10.0
 # A minute is searched at a time; a sound that begins in the last seconds of one is whole in the next.
-_MINUTE_S, _OVERLAP_S = 60, 5
+_OVERLAP_S = 5
+# What was read is stored together, so often; the store is held meanwhile, and not while files are read.
+_STORE_EVERY_S = 1.0
+_AT_ONCE = 64
 
 
 @dataclass
@@ -38,6 +43,15 @@ class Summary:
     refused: dict[Path, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Read:
+    """A clip that is to be stored: the file that it is of, its folder of the store, float32 [samples]."""
+
+    path: Path
+    label: str
+    samples: Floats
+
+
 def import_folder(
     folder: Path,
     label: str | None,
@@ -45,7 +59,7 @@ def import_folder(
     settings: FeatureSettings,
     check: Callable[[str], str] = check_label,
     summary: Summary | None = None,
-    advance: Callable[[int, int], None] = lambda _done, _of: None,
+    advance: Callable[[float, int], None] = lambda _done, _of: None,
 ) -> Summary:
     """Store the recordings of ``folder/<label>/``, or those of the folder itself, or one file, under one ``label``.
 
@@ -55,7 +69,8 @@ def import_folder(
     Args:
         check: returns the store's folder for a label, or raises a ClipError.
         summary: kept up to date meanwhile, for a caller who may be interrupted.
-        advance: called before each file, with the number of files that are done, and of all.
+        advance: called at each minute of a file, with the number of files that are done, in parts of one too, and of
+            all.
 
     Raises RecordingError if the folder holds no recordings where they are searched for; ClipError if the label cannot
     be one, or another process is changing the store; QuotaError if the store is full.
@@ -68,14 +83,24 @@ def import_folder(
         raise RecordingError(f"no {expected} in {folder}: searched for {FORMATS}; --label takes a flat folder")
     summary = Summary() if summary is None else summary
     with store.changing():
-        for done, (name, path) in enumerate(files):
-            advance(done, len(files))
-            try:
-                _import_file(path, check(name), store, settings, summary)
-            except QuotaError as error:
-                raise QuotaError(f"{summary.stored.total()} files were stored, then: {error}") from error
-            except (RecordingError, ClipError) as error:
-                summary.refused[path] = str(error)
+        pass  # before anything is read: may this be changed?
+    read: list[_Read] = []
+    stored_at = time.monotonic()
+    for done, (name, path) in enumerate(files):
+
+        def within(share: float, done: int = done) -> None:
+            advance(done + share, len(files))
+
+        if read and name != files[done - 1][0]:  # what a label may be depends on those that are stored
+            _store(read, store, settings, summary)
+        try:
+            read.append(_Read(path, check(name), _read_file(path, settings, within)))
+        except (RecordingError, ClipError) as error:
+            summary.refused[path] = str(error)
+        if time.monotonic() - stored_at > _STORE_EVERY_S or len(read) >= _AT_ONCE:
+            _store(read, store, settings, summary)
+            stored_at = time.monotonic()
+    _store(read, store, settings, summary)
     return summary
 
 
@@ -94,8 +119,9 @@ def _files(folder: Path, label: str | None) -> Iterator[tuple[str, Path]]:
         yield from ((name, path) for path in sorted(sub.iterdir()) if path.is_file() and path.name[0] != ".")
 
 
-def _import_file(path: Path, label: str, store: ClipStore, settings: FeatureSettings, summary: Summary) -> None:
-    recorded = _loudest_minute(path, settings.sample_rate_hz)
+def _read_file(path: Path, settings: FeatureSettings, advance: Callable[[float], None]) -> Floats:
+    """Return the clip of a recording, float32 [samples]. Raises RecordingError if it is no use."""
+    recorded = _loudest_minute(path, settings.sample_rate_hz, advance)
     try:
         require_unclipped(recorded)
     except TakeError as error:
@@ -109,27 +135,56 @@ def _import_file(path: Path, label: str, store: ClipStore, settings: FeatureSett
     levels = levels_db(samples, settings.sample_rate_hz)
     if not len(levels) or levels.max() < _QUIETEST_DB:
         raise RecordingError(f"{path} is silent")
-    if store.holds(label, samples, settings.sample_rate_hz):
-        summary.present += 1
-        return
-    summary.added.append(store.add(label, samples, settings.sample_rate_hz))
-    summary.stored[label] += 1
+    return samples.copy()  # of the minute nothing stays in memory
 
 
-def _loudest_minute(path: Path, rate_hz: int) -> Floats:
+def _store(read: list[_Read], store: ClipStore, settings: FeatureSettings, summary: Summary) -> None:
+    """Store what was read, and forget it here."""
+    with store.changing():
+        while read:
+            one = read.pop(0)
+            try:
+                if store.holds(one.label, one.samples, settings.sample_rate_hz):
+                    summary.present += 1
+                    continue
+                summary.added.append(store.add(one.label, one.samples, settings.sample_rate_hz))
+                summary.stored[one.label] += 1
+            except QuotaError as error:
+                raise QuotaError(f"{summary.stored.total()} files were stored, then: {error}") from error
+            except ClipError as error:
+                summary.refused[one.path] = str(error)
+
+
+def _loudest_minute(path: Path, rate_hz: int, advance: Callable[[float], None]) -> Floats:
     """Return the minute of a recording, float32 [samples], in which the loudest sound is that lasts."""
 
     def loudness_db(samples: Floats) -> float:
         lasting = round(_LASTS_S / _FRAME_S)
         return float(np.sort(np.append([FLOOR_DB] * lasting, levels_db(samples, rate_hz)))[-lasting])
 
-    best = minute = read_recording(path, rate_hz)
-    start_s = step_s = _MINUTE_S - _OVERLAP_S
-    while len(minute) > step_s * rate_hz:
-        minute = read_recording(path, rate_hz, start_s)
-        best = max(best, minute, key=loudness_db)
-        start_s += step_s
+    best, loudest_db, length_s = np.zeros(0, np.float32), -math.inf, 0.0
+    for number, minute in enumerate(_minutes(path, rate_hz)):
+        length_s = length_s or whole_s(path)
+        advance(min(1.0, number * (LONGEST_S - _OVERLAP_S) / length_s))
+        if (loudness := loudness_db(minute)) > loudest_db:
+            best, loudest_db = minute, loudness
+    if not len(best):
+        raise RecordingError(f"{path} holds no sound at all: record it again")
     return best
+
+
+def _minutes(path: Path, rate_hz: int) -> Iterator[Floats]:
+    """Yield a recording by the minute, float32 [samples], each with the end of the one before; the last is shorter."""
+    length, overlap = LONGEST_S * rate_hz, _OVERLAP_S * rate_hz
+    waiting: list[Floats] = []
+    for block in read_blocks(path, rate_hz):
+        waiting.append(block)
+        while sum(map(len, waiting)) >= length:
+            minute = np.concatenate(waiting)
+            waiting = [minute[length - overlap :].copy()]
+            yield minute[:length]
+    if waiting:
+        yield np.concatenate(waiting)
 
 
 def sounding_stretch(samples: Floats, settings: FeatureSettings) -> Floats:

@@ -54,7 +54,7 @@ def add(commands: Commands) -> None:
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+def _progress(what: str) -> Iterator[Callable[[float, int], None]]:
     """Show a bar on a terminal while the body works; yield what it calls with how much is done, and of how much."""
     if not sys.stderr.isatty():
         yield lambda _done, _of: None

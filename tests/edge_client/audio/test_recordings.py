@@ -181,9 +181,8 @@ def test_a_flac_that_was_written_into_a_pipe_has_all_its_sound(tmp_path, seconds
     path = tmp_path / "piped.flac"
     path.write_bytes(whole)
     np.testing.assert_allclose(recordings.read_recording(path, 1_000), samples[:60_000], atol=1e-4)
-    np.testing.assert_allclose(recordings.read_recording(path, 1_000, 2), samples[2_000:62_000], atol=1e-4)
+    np.testing.assert_allclose(np.concatenate(list(recordings.read_blocks(path, 1_000))), samples, atol=1e-4)
     assert recordings.duration_s(path) == min(60, seconds)
-    assert not len(recordings.read_recording(path, 1_000, seconds))
 
 
 @pytest.mark.parametrize("suffix", [".oga", ".aiff", ".caf"])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_client.audio.resampling import StreamResampler, resample
+from edge_client.audio.resampling import StreamResampler, resample, resample_blocks
 from edge_client.errors import RecordingError
 
 PAIRS = [(16_000, 14_400), (44_100, 16_000), (48_000, 14_400), (22_050, 16_000), (11_025, 14_400)]
@@ -83,3 +83,12 @@ def test_a_long_recording_is_resampled_in_parts_as_32_bits_need_it(monkeypatch):
     whole = resample(samples, 44_100, 16_000)
     monkeypatch.setattr("edge_client.audio.resampling._VIEW", 2_000)  # a few outputs at a time
     assert np.array_equal(resample(samples, 44_100, 16_000), whole)
+
+
+@pytest.mark.parametrize(("from_hz", "to_hz"), [(44_100, 16_000), (48_000, 16_000), (8_000, 16_000), (96_000, 16_000)])
+@pytest.mark.parametrize("size", [1, 700, 10_000, 100_000])
+def test_a_recording_in_blocks_becomes_what_the_whole_becomes(from_hz, to_hz, size):
+    samples = np.random.default_rng(0).normal(size=3_001 if size == 1 else 50_001).astype(np.float32)
+    blocks = (samples[start : start + size] for start in range(0, len(samples), size))
+    found = np.concatenate(list(resample_blocks(blocks, from_hz, to_hz)))
+    np.testing.assert_allclose(found, resample(samples, from_hz, to_hz), atol=1e-6)

@@ -1,6 +1,7 @@
 """Recordings from elsewhere: names that are no text, pops, clipping, an offset; other files are taken all the same."""
 
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -116,3 +117,45 @@ def test_of_a_long_recording_the_sound_is_found_however_late_it_comes(tmp_path, 
     assert imported(tmp_path / "rec", store).refused == {}
     (clip,) = store.clips("bell")
     assert (levels_db(soundfile.read(clip.path, dtype="float32")[0], RATE) > -20).sum() == pytest.approx(50, abs=3)
+
+
+def test_while_a_long_recording_is_read_others_change_the_clips_and_its_progress_is_told(tmp_path, store):
+    write(os.fsencode(tmp_path / "rec" / "bell" / "one.wav"), np.tile(sound(), 60))
+    told = []
+
+    def advance(done, of):
+        told.append((done, of))
+        ClipStore(store.folder, ClipsConfig(), RATE).add("door", sound(at_s=len(told) / 10), RATE)
+
+    found = import_folder(tmp_path / "rec", None, store, SETTINGS, advance=advance)
+    assert (found.stored.total(), found.refused) == (1, {})
+    assert len(store.clips("door")) == len(told) > 3
+    assert told == sorted(told)
+    assert 0 == told[0][0] < told[1][0] < 1
+
+
+def test_a_label_of_a_folder_is_stored_before_the_next_one_is_judged(tmp_path, store):
+    for label in ("bell", "cup"):
+        write(os.fsencode(tmp_path / "rec" / label / "one.wav"), sound())
+    before = {}
+
+    def check(name):
+        before[name] = store.labels()
+        return name
+
+    import_folder(tmp_path / "rec", None, store, SETTINGS, check)
+    assert before == {"bell": (), "cup": ("bell",)}
+
+
+@pytest.mark.slow
+def test_four_times_as_long_an_mp3_takes_about_four_times_as_long(tmp_path, store):
+    took = {}
+    for minutes in (4, 16):
+        path = tmp_path / f"{minutes}.mp3"
+        with soundfile.SoundFile(path, "w", 8_000, 1, format="MP3") as file:
+            for _ in range(minutes):
+                file.write(np.random.default_rng(minutes).normal(scale=0.05, size=60 * 8_000).astype(np.float32))
+        began = time.process_time()
+        assert import_folder(path, "bell", store, SETTINGS).stored.total() == 1
+        took[minutes] = time.process_time() - began
+    assert took[16] < 7 * took[4]  # 16 times, where each minute is searched from the start
