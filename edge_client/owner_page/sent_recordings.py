@@ -50,39 +50,39 @@ class AddingPage:
         async with self._busy:
             teaching = await run_in_threadpool(self._device.teaching)
             label = teaching.require_slot(request.query_params.get("label", "").strip())
-            data = await _body(request)
-            told = await run_in_threadpool(_import, teaching, label, request.query_params.get("name", ""), data)
+            name = re.sub(r"[^\w.-]+", "_", request.query_params.get("name", ""))[-_NAME:].lstrip(".") or "recording"
+            with tempfile.TemporaryDirectory(prefix="auricle-") as folder:
+                await _save(request, Path(folder) / name)
+                told = await run_in_threadpool(_import, teaching, label, Path(folder) / name)
         return JSONResponse({"message": told, "after": teaching.after(terminal=False)})
 
 
-async def _body(request: Request) -> bytes:
-    data = bytearray()
+async def _save(request: Request, path: Path) -> None:
+    """Write the body into a file as it comes: in memory it would stand beside what is made of it."""
+    length = 0
     try:
-        async with asyncio.timeout(_LONGEST_S):
-            async for part in request.stream():
-                data += part
-                if len(data) > LARGEST_BYTES:
-                    raise ClipError(
-                        f"a recording of more than {LARGEST_BYTES // 2**20} MB is refused: cut out the sound, or use "
-                        "`auricle-edge import` on the device"
-                    )
+        with path.open("wb") as file:
+            async with asyncio.timeout(_LONGEST_S):
+                async for part in request.stream():
+                    length += len(part)
+                    if length > LARGEST_BYTES:
+                        raise ClipError(
+                            f"a recording of more than {LARGEST_BYTES // 2**20} MB is refused: cut out the sound, or "
+                            "use `auricle-edge import` on the device"
+                        )
+                    file.write(part)
     except ClientDisconnect:
         raise ClipError("the browser left before the recording was whole") from None
     except TimeoutError:
         raise ClipError(f"the recording did not come within {_LONGEST_S:g} seconds: send a shorter one") from None
-    return bytes(data)
 
 
-def _import(teaching: Teaching, label: str, name: str, data: bytes) -> str:
+def _import(teaching: Teaching, label: str, path: Path) -> str:
     """Store a recording; return what became of it, or raise why it is refused, in words that know its name alone."""
-    plain = re.sub(r"[^\w.-]+", "_", name)[-_NAME:].lstrip(".") or "recording"
-    with tempfile.TemporaryDirectory(prefix="auricle-") as folder:
-        path = Path(folder) / plain
-        path.write_bytes(data)
-        found, act = Summary(), next(iter(teaching.state.acts.all()), None)
-        if act is not None and ((act.kind, act.label) != ("added", label) or abs(time.time() - act.at) > _TOGETHER_S):
-            act = None
-        import_recordings(teaching, path, label, teaching.require_slot, found, act=act)
+    found, act = Summary(), next(iter(teaching.state.acts.all()), None)
+    if act is not None and ((act.kind, act.label) != ("added", label) or abs(time.time() - act.at) > _TOGETHER_S):
+        act = None
+    import_recordings(teaching, path, label, teaching.require_slot, found, act=act)
     for problem in found.refused.values():
-        raise ClipError(problem.replace(f"{folder}/", ""))
+        raise ClipError(problem.replace(f"{path.parent}/", ""))
     return "The device has it already." if found.present else "The device keeps it."
