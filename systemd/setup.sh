@@ -33,9 +33,14 @@ state=$DESTDIR/var/lib/$user
 alerts=$environments/alerts # where they were wanted
 
 # Units beside the service's own: those that were asked for now, or at an earlier installation.
-asked=()
+asked=() left_out=()
 ask() { # OPTION'S-VALUE EXTRA UNIT..
     [[ -n $1 || -e $units/$3 ]] || return 0
+    # A package that brings no such unit brings not what it needs either: what an earlier installation made of it goes.
+    if [[ $action == install && ! -e $sources/systemd/$3 ]]; then
+        left_out+=("${@:3}")
+        return 0
+    fi
     extra+=${2:+,$2}
     asked+=("${@:3}")
 }
@@ -253,6 +258,12 @@ install_service() {
     local name
     for name in "$service.service" "${asked[@]}"; do
         place "$units/$name" 0644 <"$sources/systemd/$name"
+    done
+    for name in "${left_out[@]}"; do
+        echo "$name is left out, and removed where it was: this package brings neither it nor what it needs." \
+            "A checkout does: make install-$part UI=1"
+        control disable --now "$name" || echo "$name could not be stopped; it is gone at the next start" >&2
+        rm -f "$units/$name"
     done
     place_alerts
     control daemon-reload

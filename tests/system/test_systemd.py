@@ -250,6 +250,34 @@ def test_an_upgrade_that_was_killed_leaves_the_old_version_working_and_is_whole_
     assert edge.path("/etc/auricle/edge.toml.default").read_text() == (ROOT / "systemd/edge.toml").read_text()
 
 
+def test_a_package_without_the_page_takes_the_place_of_a_checkout_that_had_it_and_says_that_the_page_is_gone(
+    tmp_path, wheels
+):
+    """As the Debian package's postinst does, on a machine where `make install-edge UI=1` was run before."""
+    share = tmp_path / "share"
+    (share / "systemd").mkdir(parents=True)
+    for name in ("auricle-edge.service", "auricle-edge-wyoming.service", "edge.env", "edge.toml", "setup.sh"):
+        shutil.copy(ROOT / "systemd" / name, share / "systemd")
+    shutil.copy(ROOT / "constraints.txt", share)
+    brought = tmp_path / "brought"
+    brought.mkdir()
+    for path in (built_packages()[1], *wheels.iterdir()):
+        if not path.name.startswith(("starlette", "uvicorn", "jinja2", "Jinja2")):
+            (brought / path.name).symlink_to(path)
+    machine = Machine(tmp_path / "machine", brought)
+    units = machine.path("/etc/systemd/system")
+    units.mkdir(parents=True)
+    shutil.copy(ROOT / "systemd" / "auricle-edge-page.service", units)
+    command = [share / "systemd" / "setup.sh", "install", "edge"]
+    done = told(command, env={**machine.environment, "WYOMING": "1"})
+    assert done.returncode == 0, done.stdout
+    assert "auricle-edge-page.service is left out, and removed" in done.stdout
+    assert sorted(path.name for path in units.iterdir()) == ["auricle-edge-wyoming.service", "auricle-edge.service"]
+    assert "run" in machine.run("auricle-edge", "--help")
+    again = told(command, env=machine.environment)
+    assert (again.returncode, "is left out" in again.stdout) == (0, False), again.stdout
+
+
 def check(folder, architecture, kernel, versions, part="edge", **settings):
     """Ask the installer about a system: fakes tell its architecture, and its Pythons only say who they are."""
     real = "/usr/bin:/bin:/usr/sbin:/sbin"
