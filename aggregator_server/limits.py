@@ -34,6 +34,7 @@ READY_S = 3.0  # in which the database and the store must answer for the server 
 
 # The dashboard.
 SESSION_S = 8 * 3600.0  # after which a person signs in again
+SIGN_IN_LINK_S = 60.0  # in which a link that signs in is used
 SESSIONS_PER_TOKEN = 16  # the next one ends the oldest
 FORM_FIELDS = 500
 

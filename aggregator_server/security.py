@@ -15,6 +15,7 @@ ADMIN_VARIABLE = "AURICLE_ADMIN_TOKEN"
 ENROL_VARIABLE = "AURICLE_ENROL_TOKEN"
 _PREFIX = "aur_"
 USER_PREFIX = f"{_PREFIX}user_"  # what the tokens of people begin with
+ONCE_PREFIX = f"{_PREFIX}once_"  # and what signs in once
 _MIN_LENGTH = 16
 
 

@@ -1,6 +1,7 @@
 """Where the server is reached: noted in the data folder when it starts, and read when a device is invited."""
 
 import json
+import shlex
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from fleet_protocol.addresses import address_problem, without_password
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.invitation_link import InvitationLink
 
+ONCE = "/sign-in/once"  # of the page for links that sign in once
 _NAME = "address.json"
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  (compared, not listened on)
 # Of the network for examples (RFC 5737): a route to it is looked up, and nothing is sent.
@@ -62,15 +64,32 @@ def authority_file(folder: Path, url: str, authority: str | None) -> Path | None
     return folder / "tls" / "authority.pem" if authority is not None and url.startswith("https:") else None
 
 
+def noted_address(folder: Path) -> str:
+    """Return where a folder's server was reached last. Raises AggregatorError: nobody knows it."""
+    url, _ = read_address(folder)
+    if url is None:
+        raise AggregatorError(f"nobody knows where the server of {folder} listens: start it first, or give --url")
+    return url
+
+
+def sign_in_link(url: str, secret: str) -> str:
+    """Return the link that signs somebody in once. What stands behind ``#`` no browser sends, so no proxy logs it."""
+    return f"{url}{ONCE}#{secret}"
+
+
+def said_of_link(folder: Path) -> str:
+    """Return what a person has to know of a link that signs in once."""
+    command = f"auricle-aggregator tokens link --data {shlex.quote(str(folder))}"
+    return f"(the link works once, within a minute; another: {command})"
+
+
 def make_link(folder: Path, url: str | None) -> Callable[[str], str]:
     """Return what makes an invitation's link from its token; ``url`` None: to where the server was reached last.
 
     Raises InvalidRequestError: the address is none. AggregatorError: nobody knows it.
     """
-    noted, authority = read_address(folder)
-    address = url or noted
-    if address is None:
-        raise AggregatorError("nobody knows yet where the server listens: start it first, or give --url")
+    _, authority = read_address(folder)
+    address = url or noted_address(folder)
     require_address(address)
     vouching = authority if urlsplit(address).scheme == "https" else None
     return lambda token: str(InvitationLink(address, token, vouching))

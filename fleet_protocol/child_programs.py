@@ -33,15 +33,16 @@ class Children:
         self._logs = logs
         self._running: dict[str, subprocess.Popen[str]] = {}
 
-    def start(self, name: str, module: str, *arguments: object, tell: Callable[[str], object]) -> None:
+    def start(self, name: str, module: str, *arguments: object, tell: Callable[[str], object], given: str = "") -> None:
         """Start ``python -m module arguments``; ``name`` is for people, and of its log.
 
-        ``tell`` is called with each line of its standard output, in a thread of its own.
+        ``tell`` is called with each line of its standard output, in a thread of its own. ``given`` is its standard
+        input: what other users of the machine are not to see, as they see arguments.
         """
         with self._log(name).open("ab") as log:
             child = subprocess.Popen(
                 python_of_parent(module, *arguments),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -49,6 +50,9 @@ class Children:
                 process_group=0,  # Ctrl-C is for the command, which then ends them in their order
             )
         self._running[name] = child
+        assert child.stdin is not None
+        with suppress(BrokenPipeError), child.stdin:
+            child.stdin.write(given)
         threading.Thread(target=_tell, args=(child, tell), name=name, daemon=True).start()
 
     def wait(self, until: Callable[[], object], limit_s: float = float("inf")) -> None:

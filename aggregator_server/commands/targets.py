@@ -9,7 +9,7 @@ from pathlib import Path
 from aggregator_server.client import Client
 from aggregator_server.errors import AggregatorError
 from aggregator_server.security import ADMIN_VARIABLE, load_tokens
-from aggregator_server.server_address import authority_file, read_address
+from aggregator_server.server_address import authority_file, noted_address, read_address
 
 
 def add_server(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
@@ -30,10 +30,8 @@ def connect(options: argparse.Namespace) -> Client:
     url, authority, token = options.url, options.authority, options.token or os.environ.get(ADMIN_VARIABLE)
     folder: Path | None = options.data
     if folder is not None:
-        noted, vouching = read_address(folder)
-        url = url or noted
-        if url is None:
-            raise AggregatorError(f"nobody knows where the server of {folder} listens: start it first, or give --url")
+        url = url or noted_address(folder)
+        _, vouching = read_address(folder)
         authority = authority or authority_file(folder, url, vouching)
         if not token and (folder / "tokens.json").is_file():
             token = load_tokens(folder, {}).admin

@@ -35,6 +35,10 @@ def add(commands: Commands) -> None:
     add_json(tokens)
     tokens.set_defaults(run=_print)
     actions = tokens.add_subparsers(metavar="ACTION")
+    link = actions.add_parser("link", help="print a link that signs an administrator in, once, within a minute")
+    link.add_argument("--url", help="the server (where it listened last)")
+    add_json(link, below=True)
+    link.set_defaults(run=_link)
     new = actions.add_parser("add", help="make a token and print it, this once")
     new.add_argument("name", help="whose it is")
     new.add_argument("--role", choices=tuple(_OPENS), required=True, help="each may do what those before it may")
@@ -47,7 +51,7 @@ def add(commands: Commands) -> None:
     revoke = actions.add_parser("revoke", help="refuse a token from now on")
     revoke.add_argument("token", metavar="NUMBER|NAME", help="as `tokens list` shows it")
     revoke.set_defaults(run=_revoke)
-    for action in (new, listing, revoke):
+    for action in (link, new, listing, revoke):
         add_data(action, required=False)
 
 
@@ -73,8 +77,28 @@ def _print(options: argparse.Namespace) -> int:
     else:
         print(f"{tokens.admin}  signs an administrator in to the dashboard, and opens everything")
         print(f"{tokens.enrol}  lets any number of devices in; for one, `auricle-aggregator invite` is safer")
+    _say_of_environment()
+    return 0
+
+
+def _say_of_environment() -> None:
     if any(name in os.environ for name in (ADMIN_VARIABLE, ENROL_VARIABLE)):
         print("(from the environment; the server must run with the same)", file=sys.stderr)
+
+
+def _link(options: argparse.Namespace) -> int:
+    from aggregator_server.fleet.audit import COMMAND_LINE
+    from aggregator_server.fleet.sessions import make_once
+    from aggregator_server.server_address import noted_address, require_address, sign_in_link
+    from aggregator_server.store import open_tables
+
+    place = _place(options)
+    url = options.url or noted_address(place.data)
+    require_address(url)
+    first = load_tokens(place.data, os.environ).admin
+    link = sign_in_link(url.rstrip("/"), make_once(open_tables(place), first, COMMAND_LINE, time.time()))
+    print(json.dumps({"link": link}) if options.json else link)
+    _say_of_environment()
     return 0
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aggregator_server.commands.new import EDGE, require_edge
 from aggregator_server.commands.targets import connect
 from aggregator_server.errors import AggregatorError, StartError
+from aggregator_server.server_address import said_of_link
 
 if TYPE_CHECKING:
     from aggregator_server.client import Client
@@ -64,16 +65,17 @@ def _try(options: argparse.Namespace) -> int:
         listener = "" if len(names) == _KNOWING else names[_KNOWING]
         for name in names:
             plays = ("--play", folder / _PLAYED) if name == listener else ()
-            join = ("join", link, "--recordings", folder / name, *plays, "--run")
-            programs.start(name, EDGE, *join, tell=heard.put if plays else _ignore)
+            join = ("join", "-", "--recordings", folder / name, *plays, "--run")
+            programs.start(name, EDGE, *join, tell=heard.put if plays else _ignore, given=link)
         client = connect(argparse.Namespace(data=data, url=None, authority=None, token=None))
         programs.wait(lambda: len(client.get("/v1/devices")) == len(names), _READY_S)
-        url = f"{client.url}/#token={_answer('tokens', '--data', data, '--json')['admin']}"
+        url = _answer("tokens", "link", "--data", data, "--json")["link"]
         knowing = " and ".join(names[:_KNOWING])
         print(f"A fleet of {', '.join(names)} learns sample sounds; {knowing} know one more, a {_NEW}.")
         if listener:
             print(f"{listener} has a {_NEW} beside it, and nobody teaches it that.")
-        print(f"Its dashboard: {url} (press Sign in; Ctrl-C here ends it all)")
+        print(f"Its dashboard: {url} (Ctrl-C here ends it all)")
+        print(said_of_link(data))
         print("With your own recordings: auricle-aggregator new --from FOLDER\n", flush=True)
         if not options.no_browser:
             open_in_browser(url)

@@ -35,6 +35,7 @@ What = Literal[
     "round_closed",
     "round_opened",
     "round_restored",
+    "sign_in_link_made",
     "signed_in",
     "signed_out",
     "token_made",

@@ -1,27 +1,18 @@
-"""The tokens of people, and who is signed in to the dashboard by one. Only hashes are kept.
+"""The tokens of people, each with a name, a role, an expiry, and a revocation. Only hashes are kept."""
 
-A token has a name, a role, an expiry, and can be revoked. A session ends by itself, by signing out, and with the token
-that it began with. The browser keeps a random secret, the server its hash: neither the database nor a copy of it opens
-a session.
-"""
-
-import hashlib
-import hmac
 import math
-import secrets
 from dataclasses import dataclass
 from typing import cast, get_args
 
-from sqlalchemy import delete, select
+from sqlalchemy import select
 
 from aggregator_server.errors import InvalidRequestError, NotAuthenticatedError, RefusedError
 from aggregator_server.fleet.audit import Actor, audit
-from aggregator_server.limits import SESSION_S, SESSIONS_PER_TOKEN
 from aggregator_server.names import check_name
 from aggregator_server.schemas import NewToken, Role, TokenInfo, TokenRequest, reply
-from aggregator_server.security import draw, hash_secret, same
+from aggregator_server.security import draw, hash_secret
 from aggregator_server.store import Tables
-from aggregator_server.store.tables import SessionRow, TokenRow
+from aggregator_server.store.tables import TokenRow
 
 ROLES: tuple[Role, ...] = get_args(Role)
 _LONGEST_S = 100 * 365 * 86_400.0
@@ -91,10 +82,11 @@ def find_person(tables: Tables, token: str, now: float) -> Person | None:
     """Return who has a token; None: nobody. Raises NotAuthenticatedError: it has expired or was revoked."""
     with tables.reading() as session:
         row = session.scalar(select(TokenRow).where(TokenRow.token_hash == hash_secret(token)))
-        return None if row is None else _owner(row, now)
+        return None if row is None else owner_of(row, now)
 
 
-def _owner(row: TokenRow, now: float) -> Person:
+def owner_of(row: TokenRow, now: float) -> Person:
+    """Return who has a token. Raises NotAuthenticatedError: it has expired or was revoked."""
     if row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now):
         what = "has expired" if row.revoked_at is None else "was revoked"
         raise NotAuthenticatedError(f"token {row.token_id} of {row.name!r} {what}; ask an administrator for another")
@@ -108,66 +100,3 @@ def expiry(seconds: float | None, now: float) -> float | None:
     if not (math.isfinite(seconds) and 0 < seconds <= _LONGEST_S):
         raise InvalidRequestError(f"expires_s must be above 0 and at most {_LONGEST_S:g} seconds, not {seconds}")
     return now + seconds
-
-
-def sign_in(tables: Tables, token: str, first: str, address: str | None, now: float) -> str:
-    """Begin a session by a person's token or the administrator's ``first``, and return its secret.
-
-    Raises NotAuthenticatedError: nobody has the token, or it has expired or was revoked.
-    """
-    secret, token_id, proof = secrets.token_urlsafe(32), None, None
-    person: Person | None = FIRST
-    if same(token, first):
-        proof = _mark(secret, first)
-    else:
-        person, token_id = find_person(tables, token, now), find_token(tables, token)
-    if person is None:
-        raise NotAuthenticatedError("nobody has this token; `auricle-aggregator tokens add` makes one")
-    with tables.writing() as session:
-        session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
-        own = select(SessionRow.session_hash).where(SessionRow.token_id.is_not_distinct_from(token_id))
-        newest = own.order_by(SessionRow.made_at.desc()).limit(SESSIONS_PER_TOKEN - 1)
-        kept = session.scalars(newest).all()
-        session.execute(
-            delete(SessionRow)
-            .where(SessionRow.token_id.is_not_distinct_from(token_id))
-            .where(SessionRow.session_hash.not_in(kept))
-        )
-        session.add(
-            SessionRow(
-                session_hash=hash_secret(secret),
-                token_id=token_id,
-                proof=proof,
-                made_at=now,
-                expires_at=now + SESSION_S,
-            )
-        )
-        audit(session, "signed_in", Actor(person.name, address), now, role=person.role)
-    return secret
-
-
-def find_session(tables: Tables, secret: str, first: str, now: float) -> Person | None:
-    """Return who is signed in; None where the session is none, has ended, or its token is no longer good."""
-    with tables.reading() as session:
-        row = session.get(SessionRow, hash_secret(secret))
-        if row is None or row.expires_at <= now:
-            return None
-        if row.token_id is None:
-            return FIRST if same(str(row.proof), _mark(secret, first)) else None
-        try:
-            return _owner(session.get_one(TokenRow, row.token_id), now)
-        except NotAuthenticatedError:
-            return None
-
-
-def sign_out(tables: Tables, secret: str, by: Actor, now: float) -> None:
-    """End a session; one that is none changes nothing."""
-    with tables.writing() as session:
-        row = session.get(SessionRow, hash_secret(secret))
-        if row is not None:
-            session.delete(row)
-            audit(session, "signed_out", by, now)
-
-
-def _mark(secret: str, what: str) -> str:
-    return hmac.new(secret.encode(), what.encode(), hashlib.sha256).hexdigest()

@@ -19,7 +19,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from aggregator_server import limits, tls
+from aggregator_server.fleet.audit import COMMAND_LINE
+from aggregator_server.fleet.sessions import make_once
 from aggregator_server.security import load_tokens
+from aggregator_server.server_address import said_of_link, sign_in_link
 from aggregator_server.store import Store
 from aggregator_server.store.location import Location
 from aggregator_server.strategies.registry import strategies
@@ -116,7 +119,7 @@ def serve(
     proxies: tuple[ProxyNetwork, ...] = (),
 ) -> None:
     """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address; at a
-    terminal, also a link with which an administrator signs in.
+    terminal, also a link with which an administrator signs in once.
 
     ``proxies``: whose word on where a request comes from is believed; of nobody else's. Raises StartError: the data
     folder, a token, the address, a certificate, or an installed strategy cannot be used.
@@ -138,7 +141,9 @@ def serve(
             def ready() -> None:
                 print(json.dumps({"url": address}), flush=True)
                 if sys.stdin.isatty() and sys.stderr.isatty():  # never into a log
-                    print(f"the dashboard: {address}/#token={tokens.admin}", file=sys.stderr)
+                    once = make_once(store, tokens.admin, COMMAND_LINE, time.time())
+                    print(f"the dashboard: {sign_in_link(address, once)}", file=sys.stderr)
+                    print(said_of_link(data), file=sys.stderr)
 
             # uvicorn raises the signal again once it has stopped; that one is ignored.
             for number in (signal.SIGTERM, signal.SIGINT):

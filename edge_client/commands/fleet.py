@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     """Add the commands."""
     join = commands.add_parser("join", help="join a fleet by an invitation (`auricle-aggregator invite` prints one)")
-    join.add_argument("link", help="the invitation, https://host:port/#aur_join_...")
+    said = "the invitation, https://host:port/#aur_join_...; -: read from standard input, where no other user sees it"
+    join.add_argument("link", help=said)
     clear = "send the device's secret even where others can read it"
     join.add_argument("--insecure-http", action="store_true", help=clear)
     new = "a new device that learns from these clips, LABEL/*.wav: write its configuration, with the fleet's bundle"
@@ -38,7 +39,7 @@ def _join(options: argparse.Namespace) -> int:
     from edge_client.storage.device_state import DeviceState
     from fleet_protocol.invitation_link import InvitationLink
 
-    link = InvitationLink.parse(options.link)
+    link = InvitationLink.parse(sys.stdin.readline() if options.link == "-" else options.link)
     if options.recordings is not None:
         _set_up(options, link)
     options.config = find_config(options.config)

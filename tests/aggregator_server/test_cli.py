@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 
+import httpx
 import pytest
 
 from aggregator_server.commands.targets import Named, resolve
@@ -88,8 +89,13 @@ def test_at_a_terminal_alone_the_server_shows_a_link_that_signs_an_administrator
     os.close(slave)
     url = json.loads(process.stdout.readline())["url"]
     shown = ""
-    while f"{url}/#token={ADMIN}" not in shown:
+    while "another: auricle-aggregator tokens link --data" not in shown:
         shown += os.read(master, 4096).decode()
+    assert ADMIN not in shown
+    address, once = re.search(r"(http://\S+)/sign-in/once#(aur_once_\S+)", shown).groups()
+    assert address == url
+    signed_in = [httpx.post(f"{url}/sign-in", data={"token": once}, trust_env=False).status_code for _ in range(2)]
+    assert signed_in == [303, 401]
     process.terminate()
     process.wait(180)
     os.close(master)

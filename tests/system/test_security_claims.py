@@ -58,7 +58,19 @@ def test_every_address_needs_a_token_but_those_that_the_page_lists(start_aggrega
 
 @pytest.mark.parametrize(
     "path",
-    [*("/", "/sign-in", "/rounds", "/fleet/none", "/audit", "/static/dashboard.css", "/static/none"), "/invitations"],
+    [
+        *(
+            "/",
+            "/sign-in",
+            "/sign-in/once",
+            "/rounds",
+            "/fleet/none",
+            "/audit",
+            "/static/dashboard.css",
+            "/static/none",
+        ),
+        "/invitations",
+    ],
 )
 @pytest.mark.parametrize("signed_in", [False, True])
 def test_every_page_says_what_a_browser_may_do_with_it(aggregator, path, signed_in):

@@ -12,7 +12,8 @@ from starlette.concurrency import run_in_threadpool
 
 from aggregator_server.errors import InvalidRequestError, RefusedError
 from aggregator_server.fleet.audit import Actor
-from aggregator_server.fleet.tokens import Person, find_session
+from aggregator_server.fleet.sessions import find_session
+from aggregator_server.fleet.tokens import Person
 from aggregator_server.limits import FORM_FIELDS, SESSION_S
 from aggregator_server.schemas import Role
 from aggregator_server.web.dashboard.rendering import SignInNeededError

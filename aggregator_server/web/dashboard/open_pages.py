@@ -7,7 +7,8 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
 
 from aggregator_server.errors import AggregatorError, NotAuthenticatedError, RefusedError
-from aggregator_server.fleet.tokens import find_session, sign_in, sign_out
+from aggregator_server.fleet.sessions import find_session, sign_in, sign_out
+from aggregator_server.server_address import ONCE
 from aggregator_server.web.dashboard.access import Form, OwnForm, Signed, keep_secret, read_form, secret_of
 from aggregator_server.web.dashboard.rendering import SIGN_IN, PageRoute, assets, own_page, render
 from aggregator_server.web.refused_requests import client_address
@@ -33,6 +34,15 @@ def show_sign_in(request: Request, service: CurrentService, next: str = "/") -> 
     if secret and find_session(service.store, secret, service.tokens.admin, time.time()) is not None:
         return RedirectResponse(own_page(next), 303)
     return _sign_in_page(request, next)
+
+
+@router.get(ONCE)
+def show_link(request: Request) -> Response:
+    """Show the form of a link that signs in once, also to whoever is signed in; its script fills it in and sends it.
+
+    Where another site leads here, somebody has to press its button.
+    """
+    return render(request, "sign_in_once.html", sent=request.headers.get("sec-fetch-site") in (None, "none"))
 
 
 @router.post(SIGN_IN)

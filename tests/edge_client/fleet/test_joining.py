@@ -81,7 +81,7 @@ def edge(config, *arguments, status=0, out=False):
 
 
 @pytest.mark.slow
-def test_a_device_joins_by_a_link_and_leaves(server, config):
+def test_a_device_joins_by_a_link_and_leaves(server, config, monkeypatch):
     link = invite(server, group="kitchen")
     printed = edge(config, "join", str(link))
     assert "your words for sounds stay on this device" in printed
@@ -95,7 +95,8 @@ def test_a_device_joins_by_a_link_and_leaves(server, config):
     identity = state_of(config).identity.load()
     with server.client() as admin:
         assert admin.get("/v1/devices").json()[-1]["group"] == "kitchen"
-        edge(config, "join", str(link))  # once more changes nothing
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"{link}\n"))
+        edge(config, "join", "-")  # once more changes nothing
         other = device(config.parents[1] / "hall")
         assert "invitation_spent" in edge(other, "join", str(link), status=1)
         assert load_config(other).server is None

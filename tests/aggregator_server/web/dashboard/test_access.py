@@ -3,19 +3,17 @@
 import hashlib
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
-from aggregator_server.errors import NotAuthenticatedError
-from aggregator_server.fleet.audit import SERVER
-from aggregator_server.fleet.tokens import add_token, find_session, revoke_token, sign_in, sign_out
-from aggregator_server.limits import FORM_BYTES, SESSION_S, SESSIONS_PER_TOKEN
-from aggregator_server.schemas import TokenRequest
-from aggregator_server.store import Store
+from aggregator_server.limits import FORM_BYTES
 from fleet_protocol.command_line import version
 from tests.support.aggregator_process import ADMIN, read_answer
 from tests.support.checkout import ROOT
+from tests.support.commands import answer
 from tests.support.dashboard_visitor import PAGES, Visitor
+from tests.support.state_servers import options_of
 
 FOR_OPERATORS = {"/rounds/new"}
 VENDORED = ROOT / "aggregator_server/web/dashboard/static/vendor"
@@ -91,29 +89,6 @@ def test_signing_out_ends_the_session_on_the_server(aggregator, admin):
     assert audited(aggregator, "signed_out")[0]["who"] == "administrator's token"
 
 
-def test_a_session_ends_by_itself_and_with_the_first_token(tmp_path):
-    store = Store(tmp_path / "data")
-    secret = sign_in(store, ADMIN, ADMIN, None, 100.0)
-    assert find_session(store, secret, ADMIN, 99.0 + SESSION_S).role == "admin"
-    assert find_session(store, secret, ADMIN, 100.0 + SESSION_S) is None
-    assert find_session(store, secret, "another token of the administrator", 101.0) is None
-    assert find_session(store, "nobody's secret", ADMIN, 101.0) is None
-    with pytest.raises(NotAuthenticatedError, match="nobody has this token"):
-        sign_in(store, "aur_user_nonsense", ADMIN, None, 100.0)
-
-
-def test_a_token_has_so_many_sessions_and_no_more(tmp_path):
-    store = Store(tmp_path / "data")
-    made = add_token(store, TokenRequest(name="Anna", role="viewer"), SERVER, 1.0)
-    first = sign_in(store, ADMIN, ADMIN, None, 1.0)
-    secrets = [sign_in(store, made.token, ADMIN, None, 2.0 + turn) for turn in range(SESSIONS_PER_TOKEN + 1)]
-    alive = [find_session(store, secret, ADMIN, 50.0) is not None for secret in (first, *secrets)]
-    assert alive == [True, False, *[True] * SESSIONS_PER_TOKEN]
-    sign_out(store, secrets[1], SERVER, 51.0)
-    revoke_token(store, made.info.token_id, SERVER, 52.0)
-    assert not any(find_session(store, secret, ADMIN, 53.0) for secret in secrets)
-
-
 def test_each_role_sees_and_does_what_it_may(aggregator, visitor):
     token, _ = person(aggregator, "viewer")
     visitor.sign_in(token)
@@ -147,6 +122,41 @@ def test_a_form_that_another_site_sends_changes_nothing(aggregator, admin):
     assert all(word in said for word in ("https://fleet.example.org", "127.0.0.1:8470", "Host $http_host")), said
     own = {"Origin": aggregator.url, "Sec-Fetch-Site": "same-origin"}
     assert admin.client.post("/classes/c1/rename", data={"name": "nope"}, headers=own).status_code == 303
+
+
+def link_of(aggregator):
+    """A link that signs an administrator in once: (its page's path, its secret)."""
+    given = ("--data", aggregator.data, *options_of(aggregator.data))
+    url = urlsplit(answer("tokens", "link", *given, **aggregator.tokens)["link"])
+    assert f"{url.scheme}://{url.netloc}" == aggregator.url
+    return url.path, url.fragment
+
+
+def test_a_link_that_a_command_prints_signs_in_once_and_no_other_site_uses_it(aggregator, admin):
+    path, once = link_of(aggregator)
+    for signed_in in (Visitor(aggregator), admin):
+        page = signed_in.get(path)
+        assert (page.status_code, once in page.text, "data-send" in page.text) == (200, False, True)
+    led = admin.client.get(path, headers={"Sec-Fetch-Site": "cross-site"}).text
+    assert ("data-send" in led, ">Sign in</button>" in led) == (False, True)  # somebody has to press it
+    thief = Visitor(aggregator, "127.0.0.78")
+    forged = thief.client.post("/sign-in", data={"token": once}, headers={"Sec-Fetch-Site": "cross-site"})
+    assert forged.status_code == 403
+    assert Visitor(aggregator, Cookie=f"auricle={once}").get("/").status_code == 303
+    with aggregator.client(once) as client:
+        assert client.get("/v1/rounds").status_code == 401
+    person = Visitor(aggregator, "127.0.0.79")
+    assert person.sign_in(once).headers["location"] == "/"
+    assert "administrator&#39;s token" in person.get("/audit").text
+    again = thief.sign_in(once)
+    assert (again.status_code, "This link was used" in again.text) == (401, True)
+    assert "tokens link" in again.text
+    assert thief.get("/").status_code == 303
+    assert thief.sign_in("aur_once_" + "x" * 43).status_code == 401
+    noted = [entry for entry in audited(aggregator, "authentication_failed") if entry["address"] == "127.0.0.78"]
+    assert len(noted) == 2
+    assert audited(aggregator, "sign_in_link_made")[0]["who"] == "command line"
+    assert once.encode() not in b"".join(path.read_bytes() for path in aggregator.data.rglob("*") if path.is_file())
 
 
 def test_wrong_tokens_are_noted(aggregator):

@@ -5,10 +5,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.aggregator_process import ADMIN, Fleet
+from tests.support.commands import answer
 from tests.support.dashboard_visitor import PAGES, sign_in
 from tests.support.pictured_fleet import HOSTILE, device_of
+from tests.support.state_servers import options_of
 
-OTHER_PAGES = (f"/fleet/{90:032x}", "/rounds/999")
+OTHER_PAGES = (f"/fleet/{90:032x}", "/rounds/999", "/sign-in/once")
 VIEWS = (("light", 1200), ("dark", 375))  # colours do not depend on the width
 
 
@@ -43,12 +45,31 @@ def too_wide(page, width):
 
 
 @pytest.mark.slow
-def test_a_link_with_a_token_needs_one_click_and_the_address_forgets_it(page, aggregator):
-    page.goto(f"{aggregator.url}/rounds#token={ADMIN}")
-    assert page.get_by_label("Your token").input_value() == ADMIN
-    assert ADMIN not in page.url
-    page.keyboard.press("Enter")  # the button has the focus
-    page.get_by_role("heading", name="Rounds", exact=True).wait_for()
+def test_a_link_signs_in_once_whoever_is_signed_in_and_the_address_forgets_it(page, aggregator):
+    def link():
+        given = ("--data", aggregator.data, *options_of(aggregator.data))
+        return answer("tokens", "link", *given, **aggregator.tokens)["link"]
+
+    used = link()
+    for address in (used, link()):
+        page.goto(address)
+        page.get_by_role("heading", name="Overview").wait_for()
+        assert page.url == f"{aggregator.url}/"
+    page.goto(used)
+    page.get_by_text("This link was used").wait_for()
+    assert "aur_" not in page.url
+    page.goto(aggregator.url)  # the session of the second one goes on
+    page.get_by_role("heading", name="Overview").wait_for()
+    other = link()
+    page.route(
+        "http://other.example/",
+        lambda route: route.fulfill(body=f"<a href='{other}'>open</a>", content_type="text/html"),
+    )
+    page.goto("http://other.example/")
+    page.get_by_text("open").click()
+    page.wait_for_url(f"{aggregator.url}/sign-in/once")
+    page.get_by_role("button", name="Sign in").click()  # which another site cannot press
+    page.get_by_role("heading", name="Overview").wait_for()
 
 
 @pytest.mark.slow
