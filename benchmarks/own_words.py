@@ -15,7 +15,6 @@ import math
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,14 +34,13 @@ from benchmarks.listening.material import (
     loudness,
     make_stream,
 )
-from benchmarks.listening.measurement import THRESHOLDS, Listened, averaged, hits, in_parts, listen
+from benchmarks.listening.measurement import THRESHOLDS, Listened, hits, in_parts
+from benchmarks.listening.one_front_end import listen_for_all
 from benchmarks.listening.own_words import OTHERS, OWNER, Owner, missed, recordings_by_word, shuffled
 from edge_client.audio.recordings import is_recording, read_recording
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Loaded
-from edge_client.detection.pace import pace_of
-from edge_client.detection.scores import Scorer, earlier_of, windows_before
 from fleet_protocol.arrays import Floats
 
 if TYPE_CHECKING:
@@ -121,27 +119,9 @@ class Taught:
                 self._all.append(load_listening(taught_device(Path(folder), one.bundle, owner.takes, room)))
 
     def heard(self, parts: Iterable[Floats]) -> Callable[[int], Listened]:
-        """Listen to a stream; return what says what a device's detector makes of it, averaged as it does.
-
-        All devices have one front end, so the features of its windows are made once.
-        """
-        rows: list[Floats | None] = []  # None of a window too quiet
-        by = listen(replace(self._all[0], look=lambda features, *_: rows.append(features)), parts, self._config)
-        loud, features = [row is not None for row in rows], np.stack([row for row in rows if row is not None])
-
-        def of(number: int) -> Listened:
-            loaded = self._all[number]
-            scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes, loaded.known)
-            scores = np.zeros((len(rows), scorer.labels), np.float32)
-            pace = pace_of(self._config, loaded.model.manifest.feature_settings)
-            all_rows = np.full((len(rows), *features.shape[1:]), np.nan, np.float32)
-            all_rows[loud] = features
-            earlier = earlier_of(all_rows[:, 0], windows_before(pace.hop_s))[:, None]
-            scores[loud] = scorer(features, earlier[loud])
-            means = averaged(scores, by.at_s, pace.average_s)
-            return replace(by, labels=loaded.label_map.names, heard=(), scores=means)
-
-        return of
+        """Listen to a stream; return what says what a device's detector makes of it, averaged as it does."""
+        of = listen_for_all(self._all[0], parts, self._config)
+        return lambda number: of(self._all[number])
 
     def own(self, number: int, label: str) -> float:
         """Return the threshold that a device listens with."""

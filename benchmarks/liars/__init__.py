@@ -1,0 +1,1 @@
+"""What liars in a fleet of ten do to the others."""
