@@ -106,6 +106,8 @@ LARGEST_WEIGHT = 1e6
 # that a network was led to; a mean of embeddings may be of any sound.
 IMPRESSION_RANGES = 3.0
 PROTOTYPE_RANGES = 10.0
+# A number of an embedding that is 0 in all recordings of a few public sounds is often as large as others in an owner's.
+PROTOTYPE_LEAST_WIDTH = 1.0
 # Medians of the devices' numbers of clips above which more do not count, by default: in a mean, in how far the screen
 # lets an update lead, and where they only decide who is asked and for how long. Ten times the chance is what an honest
 # device with much data needs.

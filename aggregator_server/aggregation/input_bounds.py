@@ -21,9 +21,6 @@ from fleet_protocol.setting import Setting
 
 # Of probabilities that a device computed in float32, perhaps with float16 weights.
 _TOLERANCE = 1e-3
-# Width of a number's range that is taken at least, as a share of the mean width of all numbers.
-_LEAST_WIDTH = 0.1
-
 CLIPPED_CLIPS: dict[str, Setting] = {
     "clips_cap": Setting(
         CLIPS_CAP, "medians of the round's numbers of clips above which more clips do not count; 0: no limit", 0.0, 1e9
@@ -43,14 +40,14 @@ class FeatureRange:
         """Return the range of features, float32 [recordings, frames, numbers]."""
         return cls(features.min(axis=(0, 1)), features.max(axis=(0, 1)))
 
-    def check(self, name: str, values: Array, ranges: float) -> None:
+    def check(self, name: str, values: Array, ranges: float, least: float = 0.1) -> None:
         """Check that descriptions of sounds, float32 [..., numbers], lie at most so many widths of the range beyond it.
 
-        Raises MalformedUpdateError: a value is too far off.
+        ``least``: width that each number has at least, in mean widths of all. Raises MalformedUpdateError: a value is
+        too far off.
         """
         width = self.high - self.low
-        # A number of an embedding that is the same in all public recordings, often 0, need not be so in an owner's.
-        width = np.maximum(width, max(_LEAST_WIDTH * float(width.mean()), 1e-6)).astype(np.float32)
+        width = np.maximum(width, max(least * float(width.mean()), 1e-6)).astype(np.float32)
         low, high = self.low - np.float32(ranges) * width, self.high + np.float32(ranges) * width
         off = (values < low) | (values > high)
         if off.any():

@@ -11,14 +11,15 @@ import numpy as np
 from aggregator_server.aggregation.contract import UploadTerms
 from aggregator_server.aggregation.input_bounds import check_cosines
 from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
-from aggregator_server.limits import IMPRESSION_RANGES, IMPRESSIONS, PROTOTYPE_RANGES, SLOTS
+from aggregator_server.limits import IMPRESSION_RANGES, IMPRESSIONS, PROTOTYPE_LEAST_WIDTH, PROTOTYPE_RANGES, SLOTS
 from aggregator_server.names import check_name
 from fleet_protocol.errors import TensorError
 from fleet_protocol.limits import REPORTS
 from fleet_protocol.messages import Update
 from fleet_protocol.tensors import Arrays, require
 
-_RANGES = {"impressions": IMPRESSION_RANGES, "prototypes": PROTOTYPE_RANGES, "negatives": PROTOTYPE_RANGES}
+_EMBEDDINGS = (PROTOTYPE_RANGES, PROTOTYPE_LEAST_WIDTH)
+_RANGES = {"impressions": (IMPRESSION_RANGES,), "prototypes": _EMBEDDINGS, "negatives": _EMBEDDINGS}
 Shapes = dict[str, tuple[int | None, ...]]
 
 
@@ -88,4 +89,4 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
         check_cosines("profiles", arrays["profiles"])
     for name, ranges in _RANGES.items():
         if name in arrays and terms.feature_range is not None:
-            terms.feature_range().check(name, arrays[name], ranges)
+            terms.feature_range().check(name, arrays[name], *ranges)

@@ -5,7 +5,7 @@ import pytest
 
 from aggregator_server.aggregation.input_bounds import FeatureRange, capped_sizes, check_probabilities
 from aggregator_server.errors import MalformedUpdateError
-from aggregator_server.limits import SELECTION_CAP
+from aggregator_server.limits import PROTOTYPE_LEAST_WIDTH, PROTOTYPE_RANGES, SELECTION_CAP
 from aggregator_server.selection.draw import data_sizes
 from fleet_protocol.personalisations import group_by_size
 
@@ -42,15 +42,15 @@ def test_ranges_are_those_of_each_number_of_a_frame():
 
 
 def test_a_number_that_is_the_same_in_all_public_recordings_need_not_be_so_in_an_owners():
+    """Embeddings of the bundle `words`, of which most numbers are 0 in two public sounds."""
     rng = np.random.default_rng(0)
-    features = rng.normal(size=(50, 1, 8)).astype(np.float32)
-    features[..., 3] = 0.0
-    found, value = FeatureRange.of(features), features[:1].copy()
-    value[..., 3] = 0.5
-    found.check("prototypes", value, 3.0)
-    value[..., 3] = 50.0
-    with pytest.raises(MalformedUpdateError, match="holds 50"):
-        found.check("prototypes", value, 3.0)
+    features = np.maximum(0, rng.normal(size=(16, 1, 64))).astype(np.float32)
+    features[..., 8:] = 0.0
+    value = np.roll(features[:1], 8, axis=-1)
+    found = FeatureRange.of(features)
+    found.check("prototypes", value, PROTOTYPE_RANGES, PROTOTYPE_LEAST_WIDTH)
+    with pytest.raises(MalformedUpdateError, match="public recordings' features allow"):
+        found.check("prototypes", 100 * value, PROTOTYPE_RANGES, PROTOTYPE_LEAST_WIDTH)
 
 
 def test_what_a_network_answers_passes_and_what_it_cannot_answer_does_not():
