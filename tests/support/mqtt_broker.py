@@ -1,6 +1,7 @@
 """A real broker (Mosquitto) of a test's own, and somebody who reads everything on it."""
 
 import contextlib
+import json
 import os
 import queue
 import shutil
@@ -13,6 +14,7 @@ import pytest
 from edge_client.config.sections import MqttConfig
 from edge_client.events import Event
 from tests.support.desk import free_port
+from tests.support.edge_process import wait_for
 
 DEVICE = "0123456789abcdef0123456789abcdef"
 
@@ -94,6 +96,27 @@ class Reader:
     def close(self):
         self.client.disconnect()
         self.client.loop_stop()
+
+
+class Sensors:
+    """The sensors of labels on the broker, each as ``DEVICE: NAME``, as Home Assistant calls them."""
+
+    def __init__(self, reader):
+        self.messages, self.names = reader.messages, {}
+
+    def become(self, there, gone):
+        """Wait until there is one of a label, and none of another."""
+
+        def settled():
+            while not self.messages.empty():
+                message = self.messages.get()
+                if message.topic.startswith("homeassistant/binary_sensor/"):
+                    one = json.loads(message.payload or "{}")
+                    self.names[message.topic] = f"{one['device']['name']}: {one['name']}" if one else ""
+            names = "\n".join(self.names.values())
+            return there in names and gone not in names
+
+        wait_for(settled, what=f"{there} in place of {gone} in MQTT")
 
 
 @contextlib.contextmanager

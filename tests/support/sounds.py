@@ -1,11 +1,15 @@
 """Sounds for tests that need no real recordings: each label is its own melody of two gliding tones in noise."""
 
+import shutil
+import subprocess
 import wave
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from edge_client.audio.recordings import encode_wave
 from edge_client.clips.public_set import build_public_set
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.public_set import PublicSet
@@ -38,6 +42,17 @@ def write_clips(folder: Path, label: str, count: int, seed: int, name: str = "")
             file.setsampwidth(2)
             file.setframerate(RATE)
             file.writeframes((melody(label, rng) * 32767).clip(-32768, 32767).astype("<i2").tobytes())
+
+
+def phone_recording(path: Path, label: str, count: int) -> Path:
+    """Write one recording of so many of a label's melodies, in a form of phones, by the file's suffix."""
+    if shutil.which("ffmpeg") is None:
+        pytest.skip("not installed: ffmpeg (on Debian: apt-get install ffmpeg)")
+    pause = 0.001 * np.random.default_rng(5).standard_normal(2 * RATE)
+    parts = [part for seed in range(count) for part in (pause, melody(label, np.random.default_rng(seed)))]
+    path.with_suffix(".wav").write_bytes(encode_wave(np.concatenate([*parts, pause]).astype(np.float32), RATE))
+    subprocess.run(["ffmpeg", "-loglevel", "error", "-i", path.with_suffix(".wav"), path], check=True)
+    return path
 
 
 def public_set_of(folder: Path, labels: Sequence[str], count: int, settings: FeatureSettings) -> PublicSet:

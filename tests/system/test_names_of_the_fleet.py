@@ -1,14 +1,11 @@
 """A class that is renamed: its new name reaches a device that has no clips of it, on its page and in MQTT."""
 
-import json
-
 import httpx
 import pytest
 
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.device_fleet import enrolled, finished, open_round
-from tests.support.edge_process import wait_for
-from tests.support.mqtt_broker import Broker, Reader, needs_broker, starting
+from tests.support.mqtt_broker import Broker, Reader, Sensors, needs_broker, starting
 from tests.support.owner_page import OwnerPage
 from tests.support.sounds import write_clips
 
@@ -40,26 +37,6 @@ def house(fleet_of, tmp_path):
         enrolled(server, 3)
         yield server, listener, Sensors(start(Reader, broker))
         assert all("Traceback" not in made.log() for made in (*owners, listener))
-
-
-class Sensors:
-    """The sensors of labels on the broker, by their names in Home Assistant."""
-
-    def __init__(self, reader):
-        self.messages, self.names = reader.messages, {}
-
-    def become(self, there, gone):
-        """Wait until there is one of a label, and none of another."""
-
-        def settled():
-            while not self.messages.empty():
-                message = self.messages.get()
-                if message.topic.startswith("homeassistant/binary_sensor/"):
-                    self.names[message.topic] = json.loads(message.payload)["name"] if message.payload else ""
-            names = " ".join(self.names.values())
-            return there in names and gone not in names
-
-        wait_for(settled, what=f"{there} in place of {gone} in MQTT")
 
 
 def test_a_class_s_new_name_comes_with_the_next_round_and_the_owner_s_own_wins_until_it_is_taken_back(house):
