@@ -50,7 +50,6 @@ def judge(
         "false alarms/h": wrong / (listened.seconds / 3600),
         "planted heard %": heard([LIE + word for word in PLANTED]),
         "slots lost": sum(meant[label].startswith(LIE) for label in loaded.label_map.labels),
-        "public words heard %": heard(PUBLIC),
         "own heard %": heard(own),
         "of two others heard %": heard({word for word in of_others if len(OWNERS[word]) > 1}),
         "of one other heard %": heard({word for word in of_others if len(OWNERS[word]) == 1}),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.checkout import run_module
+from tests.support.checkout import DATA, run_module
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +33,15 @@ def test_simulated_fleets_have_figures_for_each_size(bundles):
         assert result["processor_ms"] >= 0  # a small fleet may take less than a tick of the clock
         assert result["peak_mb"] > 30
         assert any(line.startswith(f"devices {result['devices']} ") for line in lines)
+
+
+@pytest.mark.skipif(not (DATA / "gsc_v2_test").is_dir(), reason=f"there are no recordings in {DATA}")
+def test_one_liar_of_ten_plants_no_word_and_takes_no_slot(tmp_path):
+    chosen = ["--ways", "plant", "--liars", "1", "--seeds", "0", "--cache", tmp_path / "embeddings"]
+    (row,), _ = measured("liars", *chosen)
+    assert {name: row[name] for name in ("planted heard %", "slots lost")} == {"planted heard %": 0, "slots lost": 0}
+    assert row["own heard %"] > 80
+    assert row["of two others heard %"] > 0
 
 
 def test_several_servers_without_a_database_that_they_share_are_refused():
