@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,8 @@ LIE = "zz "
 
 WAYS = ("none", "plant", "broad", "fill", "vote")
 
-_BROAD = (("stop", "off"), ("on", "off"), ("stop", "on"))
+_MORE = ("off",)  # words whose speakers are split too
+_BROAD = 3  # classes, each of a third of the other words
 _TAKES, _CLIPS = 8, 24  # of a word: of one device, and of a group of people
 _TAKEN, _SLOTS = 6, 8  # recordings of another word, and such words a round, of a liar who fills slots
 _SAID, _OTHERS, _SNR_DB = 20, 60, 20.0  # times that each word is said in the stream, other words there, and its noise
@@ -42,7 +43,7 @@ class Corpus:
 
     def __init__(self, folder: Path) -> None:
         """Read the names of recordings, as Speech Commands has them."""
-        clips = {word: by_speaker(recordings_in(folder / word)) for word in (*PUBLIC, *OWNERS, *PLANTED, "off")}
+        clips = {word: by_speaker(recordings_in(folder / word)) for word in (*PUBLIC, *OWNERS, *PLANTED, *_MORE)}
         people = sorted({person for by in clips.values() for person in by})
         groups = np.array_split(np.random.default_rng(5).permutation(people), 3)
         self._clips = {
@@ -63,22 +64,24 @@ class Corpus:
     def lies(self, way: str, now: int, seed: int, number: int) -> dict[str, list[Path]]:
         """Return by label what a liar teaches before a round, the first is 0.
 
-        He plants words, or broad classes, or many classes. Or he votes for classes of the fleet, whose names he gives
-        to another word: there are two after the first round.
+        He plants words, or classes of many words each, or many classes. Or he votes for the two classes that the fleet
+        has after the first round, whose names he gives to another word.
         """
-        words: dict[str, Sequence[str]] = {}
+        others = [*self._others.items()]
         if way == "fill":
-            filled = [*self._others.items()][_SLOTS * now : _SLOTS * (now + 1)]
-            return {LIE + word: paths[:_TAKEN] for word, paths in filled}
+            return {LIE + word: paths[:_TAKEN] for word, paths in others[_SLOTS * now : _SLOTS * (now + 1)]}
+        if way == "broad" and now == 0:
+            groups = [others[place::_BROAD] for place in range(_BROAD)]
+            return {
+                f"{LIE}{place}": [path for _, paths in group for path in paths[:2]]
+                for place, group in enumerate(groups)
+            }
+        words: dict[str, str] = {}
         if way == "plant" and now == 0:
-            words = {LIE + word: (word,) for word in PLANTED}
-        elif way == "broad" and now == 0:
-            words = {LIE + " or ".join(several): several for several in _BROAD}
+            words = {LIE + word: word for word in PLANTED}
         elif way == "vote" and now == 1:
-            words = {f"sound-{place}": ("stop",) for place in (4, 5)}
-        return {
-            label: [path for word in said for path in self.takes(word, seed, number)] for label, said in words.items()
-        }
+            words = {"sound-4": "stop", "sound-5": "stop"}
+        return {label: self.takes(word, seed, number) for label, word in words.items()}
 
     def public_set(self) -> bytes:
         """Return the fleet's public set: recordings of each of its words."""
