@@ -32,8 +32,6 @@ from fleet_protocol.feature_settings import EmbeddingSettings
 from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle
 
 DAYS = 7
-# After which days the night is played, too: it takes three trainings.
-_NIGHTS = (1, 6)
 # Days of sound that is made for a room, one after the other, to live through again and again, and to be measured on.
 _LIVED, _MEASURED = 3, 3
 _TAKES = 10
@@ -116,17 +114,16 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
     seed = options.seed + (1000 if options.tuning else 0)
     rooms = open_rooms(half, options.rooms, seed)
     moments: dict[int, list[Measured]] = {0: [], options.days: []}
-    learned, kept = 0, dict[str, Part]()
+    kept = dict[str, Part]()
     with tempfile.TemporaryDirectory() as place:
         for number in range(options.devices):
             room = rooms[number % len(rooms)]
             life = _taught(Path(place) / str(number), bundle, material.training, room, number, seed)
             _live(life, room, kept, bundle, moments, options.days)
-            learned += life.learned_room
     rows = [row for day, one in moments.items() for row in _summary(day, one)]
     for row in rows:
         said(row | {f"missed at {snr} dB": value for snr, value in row["misses"].items()})
-    return {"days": rows, "heads_with_room": learned}
+    return {"days": rows}
 
 
 def _live(
@@ -147,8 +144,7 @@ def _live(
 
     moments[0].append(figures())
     for day in range(days):
-        lived = day % _LIVED + 1
-        life.hear(day, parts(lived, measured=False), night=day % DAYS in _NIGHTS)
+        life.hear(day, parts(day % _LIVED + 1, measured=False))
     moments[days].append(figures())
 
 

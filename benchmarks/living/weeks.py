@@ -16,8 +16,6 @@ from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Loaded
 from edge_client.detection.scores import Scorer, earlier_of
 from edge_client.detection.thresholds import Tail
-from edge_client.learning.teaching.job import teach
-from edge_client.learning.teaching.room_material import helps, judge_room
 from edge_client.room.reservoir import DAY_S, HOUR_S, Layout, Reservoir
 from edge_client.room.store import write_sample
 from edge_client.storage.device_state import DeviceState
@@ -40,21 +38,12 @@ class Life:
         self._clock = _BEGIN_S
         self._reservoir = Reservoir(layout, clock=lambda: self._clock, seed=seed)
 
-    def hear(self, day: int, parts: Sequence[Part], *, night: bool = False) -> None:
-        """Listen for a day, and take up the thresholds that follow; learn the room in the night, where asked."""
+    def hear(self, day: int, parts: Sequence[Part]) -> None:
+        """Listen for a day, and take up the thresholds that follow."""
         for part in parts:
             self._listen(day, part)
-        state = DeviceState(self._device.device.state)
-        write_sample(state.room_path, self.layout, self._reservoir.sample())
-        if night:
-            judge_room(state, self._clock)
-            teach(self._device, state)
+        write_sample(DeviceState(self._device.device.state).room_path, self.layout, self._reservoir.sample())
         self.now = load_listening(self._device)
-
-    @property
-    def learned_room(self) -> bool:
-        """Whether the last night found that the room's sounds help the head."""
-        return helps(DeviceState(self._device.device.state))
 
     def _listen(self, day: int, part: Part) -> None:
         means, at_s = scores_of(part, self.now, self.layout, self._config), times(part)

@@ -1,8 +1,7 @@
-"""The loop that watches the owner's clips: has new ones learned, old ones deleted, and every night the room learned."""
+"""The loop that watches the owner's clips: has new ones learned and old ones deleted."""
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +10,6 @@ from edge_client.config import Config
 from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import WorkError
 from edge_client.learning.teaching.job import to_teach
-from edge_client.learning.teaching.room_material import night_is_due
-from edge_client.logs import RateLimitedLog
 from edge_client.storage.device_state import DeviceState
 
 log = logging.getLogger(__name__)
@@ -34,7 +31,6 @@ class TeachingLoop:
     _stop: threading.Event
 
     def __post_init__(self) -> None:
-        self._trouble = RateLimitedLog(log)
         self.status: dict[str, Any] = {"waiting_to_be_learned": False, "error": ""}
 
     def run(self, beat: Callable[[], None]) -> None:
@@ -45,7 +41,6 @@ class TeachingLoop:
             beat()
             if checks % _CHECKS_PER_TIDYING or self._tidy():  # what cannot be tidied now is tried at the next check
                 checks += 1
-            self._learn_the_room(beat)
             found = to_teach(self._config, self._state)
             settled, seen = found is not None and found == seen, found
             self.status["waiting_to_be_learned"] = found is not None and found != failed
@@ -61,13 +56,3 @@ class TeachingLoop:
                 if not self._stop.is_set():
                     self.status["error"] = str(error)
                     log.error("%s", error)
-
-    def _learn_the_room(self, beat: Callable[[], None]) -> None:
-        """Have all clips learned beside what was heard in the room, once a night; a night that fails is left out."""
-        try:
-            if night_is_due(self._config, self._state, time.time()):
-                self._training.wait(beat)  # the owner's teaching waits behind it
-                self._training.train(None, "the room", beat)
-        except (WorkError, OSError) as error:
-            if not self._stop.is_set():
-                self._trouble.warning("cannot learn the room: %s", error)

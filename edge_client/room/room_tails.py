@@ -120,7 +120,7 @@ def room_tails(
             continue
         own = np.zeros(len(counts), np.bool_)
         if label in sample.names:
-            own = (sample.taken == sample.names.index(label)) & ~is_denied(sample, label, denied)
+            own = (sample.taken == sample.names.index(label)) & ~_is_denied(sample, label, denied)
         order, tail = np.argsort(-scores[:, slot], kind="stable"), tails[label]
         heard = scores[order, slot], counts[order], np.asarray(own[order])
         found[label] = RoomTail(tail.level, tail.scale, hours, *heard)
@@ -137,7 +137,7 @@ def _shares(sample: Sample) -> dict[tuple[int, int], float]:
     return found
 
 
-def is_denied(sample: Sample, label: str, denied: Collection[tuple[float, str]]) -> NDArray[np.bool_]:
+def _is_denied(sample: Sample, label: str, denied: Collection[tuple[float, str]]) -> NDArray[np.bool_]:
     """Return by run whether the owner said of a detection of a label in it that it was wrong, bool [runs]."""
     moments = np.array([moment for moment, name in denied if name == label])
     found: NDArray[np.bool_] = np.zeros(len(sample.at_s), np.bool_)

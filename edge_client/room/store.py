@@ -13,7 +13,7 @@ import numpy as np
 from edge_client.errors import DamagedError
 from edge_client.room.reservoir import Layout, Sample
 from edge_client.storage.checked_files import read_checked, write_checked
-from edge_client.storage.database import ROOM_LEARNED, Database
+from edge_client.storage.database import Database
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.atomic_files import remove_durably
 from fleet_protocol.errors import TensorError
@@ -84,5 +84,4 @@ def forget_room(state: DeviceState) -> None:
     if state.database.path.exists():
         with state.database.changing() as connection:
             connection.execute("DELETE FROM wrong_detections")
-            connection.execute("DELETE FROM notes WHERE name = ?", (ROOM_LEARNED,))
         state.database.erase()

@@ -61,8 +61,6 @@ ALTER TABLE renamings ADD COLUMN others TEXT NOT NULL DEFAULT '{}';
 """,
 )
 VERSION = len(_VERSIONS)
-ROOM_LEARNED = "room_learned"
-"""The note that belongs to the room."""
 # What SQLite says when the disk or another process is in the way; anything else is damage.
 _IN_USE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _OF_THE_DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}

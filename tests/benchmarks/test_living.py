@@ -46,7 +46,7 @@ def test_reverberation_is_the_convolution_however_long_the_sound_is():
     np.testing.assert_allclose(reverberated(samples, response, 1024), expected, atol=1e-3)
 
 
-def test_a_device_takes_up_its_room_day_by_day_and_in_the_night(tmp_path):
+def test_a_device_takes_up_its_room_day_by_day(tmp_path):
     device = Device(tmp_path, find_bundle("base"))
     for label in ("yes", "no"):
         write_clips(device.clips, label, 6, seed=3)
@@ -57,7 +57,7 @@ def test_a_device_takes_up_its_room_day_by_day_and_in_the_night(tmp_path):
     part = Part("noon", 12, rows, np.full(len(rows), -30.0, np.float32), 0.25, 1.0, (), len(rows) / 4 + 1)
     life = Life(device.config, layout, 0)
     for day in range(5):
-        life.hear(day, [part], night=day == 4)
+        life.hear(day, [part])
     heard = life.now.tails["yes"]
     assert heard.hours == pytest.approx(2.4, rel=0.1)
     assert heard.threshold(1.0) != pytest.approx(before.tails["yes"].threshold(1.0), abs=1e-4)

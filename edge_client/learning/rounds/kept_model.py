@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 def result_of(config: Config, state: DeviceState, saved: SavedModel, client: ClientUpdate) -> tuple[DeviceModel, bool]:
     """Return what a round made, once its result was applied, and whether it has learned all of the owner's clips.
 
-    A device that learns what its owner teaches listens with it as it is, so clips and room are gone over first.
+    A device that learns what its owner teaches listens with it as it is, so clips are gone over first.
     """
     progress = dataclasses.replace(
         after_round(saved.progress, client), background_trained=False, tails={}, prototypes={}, unheard=()

@@ -14,7 +14,7 @@ import numpy as np
 from edge_client.detection.scores import Scorer
 from edge_client.detection.thresholds import Tail, logits
 from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
-from edge_client.learning.teaching.room_material import KnownRoom
+from edge_client.room.reservoir import Layout, Sample
 from edge_client.room.room_tails import RoomTail, room_tails
 from edge_client.storage.class_offers import Refused
 from fleet_protocol.arrays import Doubles, Floats
@@ -30,6 +30,8 @@ _COPY = 0.9
 # Draws of each word of the pretraining, words in an hour of talk, and of how many false alarms an hour more than
 # promised there may be signs: so few draws do not show less.
 _DRAWS, _WORDS_PER_HOUR, _ALLOWED = 40, 600.0, 6.0
+# Hours that must have been heard before a room tells anything.
+_NEEDED_HOURS = 2.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Trial:
     statistics: EmbeddingStatistics
     heard: Heard
     public_set: PublicSet | None
-    room: KnownRoom | None
+    room: tuple[Layout, Sample] | None
 
     def refused(self, classes: Mapping[int, Floats]) -> dict[int, Refused]:
         """Return why some classes are refused, by slot; ``classes`` by slot what is known of each, [any, numbers]."""
@@ -108,11 +110,12 @@ class Trial:
 
     def _in_the_room(self, slot: int) -> float:
         """Return how often an hour the class would have been heard here, by the threshold of the pretraining."""
-        if self.room is None or not len(self.room.sample.at_s):
+        if self.room is None or self.room[1].heard_hours < _NEEDED_HOURS:
             return 0.0
+        layout, sample = self.room
         label = self.label_map.names[slot]
         bare = {label: self.tails[label]}
-        tail = room_tails(self.room.sample, self.room.layout, self.scorer, self.label_map, bare, ())[label]
+        tail = room_tails(sample, layout, self.scorer, self.label_map, bare, ())[label]
         if not isinstance(tail, RoomTail) or not tail.hours:
             return 0.0
         threshold = float(logits(np.array([self.tails[label].threshold(self.promised)], np.float32))[0])

@@ -33,10 +33,9 @@ from edge_client.learning.teaching.advice import Advice, advice_on
 from edge_client.learning.teaching.class_trial import Trial, rows_of_class
 from edge_client.learning.teaching.head_material import HeadMaterial, Heard, head_material
 from edge_client.learning.teaching.hearing import Hearing
-from edge_client.learning.teaching.room_material import KnownRoom, room_negatives, with_room
 from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
-from edge_client.room.room_tails import room_tails
+from edge_client.room.memory import kept_sample
 from edge_client.storage.class_offers import Refused
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
@@ -169,7 +168,7 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     settings, start = config.training, read_bundle(config.bundle).weights
     every_sound = model.manifest.feature_settings.hears_sounds
 
-    def learn(heard: Heard, label_map: LabelMap) -> _Learned:
+    def learn(label_map: LabelMap) -> _Learned:
         classes = [slot for slot, class_id in enumerate(label_map.class_ids) if class_id in former_classes]
         material = head_material(label_map, classes, heard, statistics, public_set, prototypes, denied, words)
         epochs, rate = settings.teach_epochs, settings.teach_learning_rate
@@ -193,15 +192,7 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         tails = _tails(Scorer(model, learned, near, known), learned, negatives, least, fixed)
         return _Learned(material, weights, learned, near, known, tails)
 
-    if (room := KnownRoom.of(config, state, saved.bundle.manifest)) is not None:
-
-        def misses(heard: Heard, held_out: Mapping[str, Floats]) -> int:
-            half = learn(heard, label_map)
-            scorer = Scorer(model, half.label_map, half.prototypes, half.known)
-            return _misses(scorer, half.label_map, held_out, half.tails, room, config.detector.false_accepts_per_hour)
-
-        heard = with_room(state, heard, room_negatives(room, heard.takes, statistics), misses)
-    learned = learn(heard, label_map)
+    learned = learn(label_map)
     offered = {one.class_id for one in state.offers.all()}
     of_others = {
         slot: rows
@@ -213,13 +204,13 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     if of_others:
         scorer = Scorer(model, learned.label_map, learned.prototypes, learned.known)
         tails = {label: Tail(*tail) for label, tail in learned.tails.items()}
-        promised = config.detector.false_accepts_per_hour
+        promised, room = config.detector.false_accepts_per_hour, kept_sample(config, state, model.manifest)
         trial = Trial(scorer, label_map, tails, promised, statistics, heard, public_set, room)
         for slot, why in trial.refused(of_others).items():
             refused[str(label_map.class_ids[slot])] = why
             label_map = label_map.give_up(slot)
         if refused:
-            learned = learn(heard, label_map)
+            learned = learn(label_map)
     advice = advice_on(heard, statistics, learned.material.kinds(label_map), hears_sounds=every_sound)
     clips = sum(len(takes) for takes in heard.takes.values())
     unheard = learned.label_map.off
@@ -242,26 +233,6 @@ class _Learned:
     prototypes: dict[str, Prototype]
     known: dict[str, str]
     tails: dict[str, tuple[float, float]]
-
-
-def _misses(
-    scorer: Scorer,
-    label_map: LabelMap,
-    takes: Mapping[str, Floats],
-    tails: Mapping[str, tuple[float, float]],
-    room: KnownRoom,
-    promised: float,
-) -> int:
-    """Return how many takes and variants of them the model misses at its thresholds for this room."""
-    own = {label: Tail(*tail) for label, tail in tails.items()}
-    here = room_tails(room.sample, room.layout, scorer, label_map, own, room.denied)
-    missed = 0
-    for label, clips in takes.items():
-        scores = scorer(clips.reshape(-1, 1, clips.shape[-1]))
-        slot = label_map.slot_of(label)
-        heard = (scores.argmax(axis=1) == slot) & (scores[:, slot] >= here[label].threshold(promised))
-        missed += int((~heard).sum())
-    return missed
 
 
 def _alike(heard: Heard, statistics: EmbeddingStatistics, are_sounds: Container[str]) -> dict[str, str]:

@@ -31,8 +31,6 @@ _ROWS = 50
 # clips, and at most of what the owner said is not a label. The more of the words, the fewer other words are taken for a
 # label, and the fewer of the label's own sounds are recognised.
 _WORD, _NOTHING, _SPLICED, _REJECTED = 0.2, 0.5, 0.1, 0.5
-# Of what was heard in the room: 1 was better than 0.2 in the tuning rooms of `benchmarks.living`.
-_ROOM = 1.0
 # Draws of people's talk, in which words follow one another.
 _TALK = 2000
 # Whitened cosines of a label's mean and the nearest word's from which the word is what the label's name says, and from
@@ -69,7 +67,6 @@ class Heard:
     # By label, what is less than the whole of a take, [takes, parts, numbers]; long words alone.
     parts: Mapping[str, Floats] = field(default_factory=dict)
     before: Mapping[str, Before] = field(default_factory=dict)  # by label; of words
-    room: Floats | None = None  # what was heard in the room and is no label's, [windows, numbers]; None without any
 
 
 @dataclass(frozen=True)
@@ -334,8 +331,6 @@ def _background(
         takes = len(heard.takes[label]) if label in heard.takes else _USUAL_TAKES
         share = min(_REJECTED, len(clips) / takes)  # one is worth as much as a take: a single one costs few of these
         sounds.append(Sound(other_slot, clips.reshape(-1, numbers), nobody, share))
-    if heard.room is not None:
-        sounds.append(Sound(other_slot, heard.room, nobody, _ROOM))
     return [sound for sound in sounds if len(sound.rows) or len(sound.centres)]
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector, Loaded
-from edge_client.learning.teaching.room_material import judge_room
 from edge_client.model.runtime import ModelRuntime
 from edge_client.room.memory import RoomMemory
 from edge_client.room.reservoir import HOURS, Layout, Reservoir
@@ -37,10 +36,9 @@ def test_the_table_names_every_file_and_every_array_and_no_sound_is_in_them(tmp_
     Detector(Loaded(model, labels, look=room.look), DetectorConfig()).push(sound)
     room.save()
     add_wrong_detections(device.state.database, [(1.0, "yes")])
-    judge_room(device.state, 1.0)
     files = {path.name for path in device.state.folder.iterdir()} - before
     named = set(rows()) - {"file in the state folder", "---"}
-    assert named == {"room.safetensors", "state.sqlite3`: `wrong_detections", "state.sqlite3`: `notes"}
+    assert named == {"room.safetensors", "state.sqlite3`: `wrong_detections"}
     assert files == {"room.safetensors", "state.sqlite3"}
     arrays, document = unpack(read_checked(device.state.room_path))
     assert set(arrays) == set(re.findall(r"`(\w+)`", rows()["room.safetensors"][2]))
@@ -52,10 +50,9 @@ def test_the_table_names_every_file_and_every_array_and_no_sound_is_in_them(tmp_
         assert not any(kind[at : at + 4].tobytes() in kept for kind in (sound, pcm, sound.astype(np.float16)))
     read = device.state.database.rows
     assert read("SELECT * FROM wrong_detections") == [(1, 1.0, "yes")]
-    assert [row[:2] for row in read("SELECT * FROM notes")] == [("room_learned", '{"at": 1.0, "judge": true}')]
     tables = {name for (name,) in read("SELECT name FROM sqlite_master WHERE type = 'table'")}
     full = {table for table in tables if read(f"SELECT 1 FROM {table} LIMIT 1")}
-    assert full == {"wrong_detections", "notes"}
+    assert full == {"wrong_detections"}
 
 
 @pytest.mark.parametrize("numbers", [64, 448])
