@@ -166,6 +166,11 @@ def is_full(error: BaseException, folder: Path) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+def is_read_only(folder: Path) -> bool:
+    """Return whether nobody may write on a folder's disk, as on a memory card that is worn out."""
+    return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+
 def _has_room(folder: Path) -> bool:
     """Say whether SQLite finds room to open a database: bytes, and files where the disk counts them."""
     room = os.statvfs(folder)

@@ -64,8 +64,7 @@ class LentMicrophone:
 
     def read(self, samples: int, timeout_s: float) -> Floats:
         """Return float32 [samples] in -1..1; fewer at the timeout, none while lent. Raises AudioError if none opens."""
-        path = self._state / _RECORDER
-        if path.exists() and is_locked(path):
+        if is_locked(self._state / _RECORDER):
             if not self.lent:
                 _log.info("lending the microphone to a recorder")
             self.lent = True

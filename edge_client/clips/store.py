@@ -255,8 +255,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 def is_changing(folder: Path) -> bool:
     """Return whether a process is changing the clips at this moment."""
-    path = folder / _LOCK
-    return path.exists() and is_locked(path)
+    return is_locked(folder / _LOCK)
 
 
 def _likely_time(path: Path) -> float:

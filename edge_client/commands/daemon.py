@@ -108,8 +108,10 @@ def _status(options: argparse.Namespace) -> int:
     report(status, _lines(status), json=options.json)
     if not status["running"]:
         return NOT_RUNNING
-    failing = status["stands_still"] or any(
-        loop["stuck"] or loop["state"] == "waiting" for loop in status.get("loops", {}).values()
+    failing = (
+        status["stands_still"]
+        or status["forgets"]
+        or any(loop["stuck"] or loop["state"] == "waiting" for loop in status.get("loops", {}).values())
     )
     failing = failing or any(_is_deaf(one) for one in status.get("inputs", {}).values())
     return ILL if failing or (status.get("journal") or {}).get("trouble") or _is_shut_out(status) else 0
@@ -136,6 +138,7 @@ def _lines(status: dict[str, Any]) -> list[str]:
     model = status["model"]
     lines = [
         f"{status['name']}: {head} (process {status['pid']}, seen {_span(age)} ago)",
+        *([f"memory    CANNOT REMEMBER anything: {status['forgets']}"] if status["forgets"] else []),
         f"model     {model['architecture']}: {', '.join(model['labels']) or 'no labels yet'}",
         *_round_lines(model),
     ]

@@ -25,7 +25,15 @@ from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.daemon.listening_loop import ListeningLoop, load_listening
 from edge_client.daemon.round_loop import RoundLoop
-from edge_client.daemon.status import StatusFile, health_of, listening_name, model_status, resident_mb, temperature_c
+from edge_client.daemon.status import (
+    StatusFile,
+    health_of,
+    listening_name,
+    model_status,
+    resident_mb,
+    temperature_c,
+    why_forgetful,
+)
 from edge_client.daemon.supervisor import Supervisor, notify
 from edge_client.daemon.teaching_loop import TeachingLoop
 from edge_client.daemon.training_process import TrainingProcess
@@ -98,6 +106,7 @@ class Daemon:
         self._started, self._started_at = time.monotonic(), time.time()
         self._trouble = RateLimitedLog(log)
         self._damage: deque[str] = deque(maxlen=_DAMAGE_KEPT)
+        self._forgets = ""
         self._state = DeviceState(config.device.state)
         self._lock = self._state.lock("daemon")
         self._state.require_own_release()
@@ -137,7 +146,8 @@ class Daemon:
 
     def _put_in_order(self) -> None:
         """Remove what a crash left, mend what is damaged, and test what computes."""
-        self._state.remove_leftovers()
+        with self._tried("remove what was half-written"):
+            self._state.remove_leftovers()
         self._mend()
         check_runtime()
         for key, folder in self._config.recordings.missing_folders().items():  # its disk may be mounted later
@@ -233,11 +243,13 @@ class Daemon:
 
     def _tidy(self) -> bool:
         """Delete what is too old, and what a power cut left half-written; False: some of it could not be now."""
-        tidied = self._store.tidy()
+        tidied = False
+        with self._tried("delete what is too old"):
+            tidied = self._store.tidy()
+            for kept in (self._unknown, self._detected):
+                kept.tidy()
         with self._tried("remove for good what was deleted long ago"):
             empty_deleted(self._store, self._state)
-        for kept in (self._unknown, self._detected):
-            kept.tidy()
         if self._asker is not None:
             with self._tried("take up an answer"):
                 finish_all(self._store, self._state, self._asker.store)
@@ -307,10 +319,15 @@ class Daemon:
     def _write_status(self, *, last: bool = False) -> None:
         status = self.status()
         self._publisher.report(health_of(status, time.time()))
-        try:
-            self._file.write(status, last=last)
-        except OSError as error:  # a full disk must not end the listening
-            log.warning("cannot write the status %s: %s", self._file.path, error)
+        if status["forgets"] != self._forgets:
+            self._forgets = status["forgets"]
+            if self._forgets:
+                log.error("it listens on, and cannot remember anything: %s", self._forgets)
+            else:
+                log.info("it can remember again")
+        if self._file.in_memory or not self._forgets:
+            with self._tried("write the status"):
+                self._file.write(status, last=last)
 
     def _since(self) -> float:
         """Return when the daemon started, s since 1970, as the clock has it by now, which may have been set since."""
@@ -342,6 +359,7 @@ class Daemon:
             "mqtt": None if (trouble := self._publisher.trouble()) is None else {"trouble": trouble},
             "journal": None if stored is None else dataclasses.asdict(stored),
             "damage": list(self._damage),
+            "forgets": why_forgetful(self._state.folder),
             "versions": self._versions,
             "board": {"temperature_c": temperature_c(), "resident_mb": resident_mb()},
         }

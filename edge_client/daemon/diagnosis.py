@@ -19,7 +19,7 @@ from edge_client.capture.microphone import Microphone
 from edge_client.config import FIRST_INPUT, Config, load_config
 from edge_client.config.location import find_config
 from edge_client.config.sections import MicrophoneConfig
-from edge_client.daemon.status import listening_name, read_status
+from edge_client.daemon.status import listening_name, read_status, why_forgetful
 from edge_client.fleet.enrolment import client_of_member
 from edge_client.model.interpreter import describe_runtime
 from edge_client.model.runtime import ModelRuntime
@@ -100,6 +100,8 @@ def _versions() -> Result:
 def _permission(config: Config) -> Result:
     folder = config.device.state
     existing = _existing(folder)
+    if forgets := why_forgetful(existing):
+        return "problem", forgets, "see the message"
     if os.access(existing, os.R_OK | os.W_OK | os.X_OK):
         return "ok", f"this user may write {folder}"
     owner = existing.owner()

@@ -15,7 +15,7 @@ from edge_client.events import Health
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.locks import in_memory, runtime_path
 from edge_client.storage.saved_model import Progress
-from fleet_protocol.atomic_files import is_full, write_atomically
+from fleet_protocol.atomic_files import is_full, is_read_only, write_atomically
 from fleet_protocol.tensors import digest
 
 _ZONES = Path("/sys/class/thermal")
@@ -29,7 +29,7 @@ _OF_MODEL = frozenset({"architecture", "labels", "provisional", "not_listened_fo
 # On a disk, which wears, a status without news is written so seldom, s. Older than this, the daemon stands still.
 _WITHOUT_NEWS_S, STANDS_STILL_S = 12.0, 30.0
 # What is news of a status, besides what its inputs and labels do.
-_NEWS = ("model", "loops", "server", "training", "teaching", "mqtt", "journal", "damage")
+_NEWS = ("model", "loops", "server", "training", "teaching", "mqtt", "journal", "damage", "forgets")
 
 
 def temperature_c(zones: Path = _ZONES) -> float | None:
@@ -74,6 +74,19 @@ def health_of(status: dict[str, Any], now: float) -> Health:
     )
 
 
+def why_forgetful(folder: Path) -> str:
+    """Return why nothing can be kept in a state folder, and what to do, as its owner reads it; "" where it can be."""
+    try:
+        if not is_read_only(folder):
+            return ""
+    except OSError as error:
+        return f"{folder} cannot be reached ({error.strerror}): look after its disk"
+    return (
+        f"the disk of {folder} is read-only. A memory card that is worn out becomes so: save what is on it "
+        "(auricle-edge clips export FILE), and replace it"
+    )
+
+
 def listening_name(input_name: str) -> str:
     """Return the name of the loop that listens to an input; the first one's is ``listening``."""
     return "listening" if input_name in ("", FIRST_INPUT) else f"listening {input_name}"
@@ -86,6 +99,8 @@ def _problems(status: dict[str, Any], silent: Set[str]) -> Iterator[str]:
             yield f"{name} failed: {loop['error']}"
         elif loop["stuck"]:
             yield f"{name} makes no progress"
+    if status["forgets"]:
+        yield f"it cannot remember anything: {status['forgets']}"
     if (journal := status["journal"]) and journal["trouble"]:
         yield f"the journal takes no events: {journal['trouble']}"
     if status["damage"]:
@@ -179,7 +194,7 @@ def model_status(progress: Progress) -> dict[str, Any]:
 def read_status(state: DeviceState) -> dict[str, Any]:
     """Return the last status, with ``running``, and ``stands_still``: it runs, and its status is older than it may be.
 
-    Raises StateError if no daemon ever ran here, or it is damaged.
+    ``forgets`` is of :func:`why_forgetful`. Raises StateError if no daemon ever ran here, or it is damaged.
     """
     running = state.locked("daemon")
     try:
@@ -197,5 +212,7 @@ def read_status(state: DeviceState) -> dict[str, Any]:
             f"{state.folder / _NAME} is of another release of Auricle (it lacks {min(missing)}); start the daemon "
             "again, which writes it anew"
         )
-    old = time.time() - status.get("time", time.time()) > STANDS_STILL_S
-    return status | {"running": running, "stands_still": running and old}
+    forgets = why_forgetful(state.folder)
+    in_memory = (state.folder / _NAME).is_symlink()  # else the daemon cannot write it anew either
+    old = time.time() - status.get("time", time.time()) > STANDS_STILL_S and (in_memory or not forgets)
+    return status | {"running": running, "stands_still": running and old, "forgets": forgets}

@@ -84,6 +84,8 @@ class Journal(Sink):
             if not self._trouble:
                 self._log.warning("cannot write the journal %s: %s; events are lost", self._database.path, reason)
             self._trouble = reason
+            with self._lock:
+                self._disconnect()  # one that found the disk read-only stays so
         else:
             if self._trouble:
                 log.info("the journal %s takes events again; %d were lost", self._database.path, self._lost)

@@ -125,7 +125,8 @@ class LiveFeed:
             watcher.close()
         self._watchers.clear()
         self._listener.close()
-        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # on a disk that has become read-only it stays; the next one takes its place
+            self._path.unlink(missing_ok=True)
 
 
 def _sent(watcher: socket.socket, data: bytes) -> bool:

@@ -178,7 +178,7 @@ class OwnerPage:
 
     def __init__(self, device: OwnedDevice, access: Access, offering: OfferingPage) -> None:
         self._device, self._offering = device, offering
-        self.pages = Pages(device.config.device.name, access.sign(CSRF), device.plays)
+        self.pages = Pages(device.config.device.name, access.sign(CSRF), device.plays, device.forgets)
         self._live = LiveStream(device.config.device.state)
         self.asking = AskingPage(device, self.pages)
         self._recording = Recording()

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from edge_client.clips.folders import Clip, clip_files, clip_id_of, folder_of, rejected, store_digest
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
 from edge_client.config import Config
-from edge_client.daemon.status import read_status, why_silent
+from edge_client.daemon.status import read_status, why_forgetful, why_silent
 from edge_client.detection.sensitivity import step_at
 from edge_client.errors import ClipError, StateError
 from edge_client.events.journal import past_events
@@ -103,6 +103,10 @@ class OwnedDevice:
         """Return which recordings it listens to in place of a microphone; "" where it does not."""
         microphone = self.config.microphone
         return str(microphone.file) if microphone is not None and microphone.source == "file" else ""
+
+    def forgets(self) -> str:
+        """Return why it can keep nothing now, and what to do; "" where it can."""
+        return why_forgetful(self.state.folder)
 
     def status(self) -> dict[str, Any]:
         """Return the daemon's status; with ``running`` false and ``error`` where it has none."""

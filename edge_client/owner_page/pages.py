@@ -53,8 +53,10 @@ def root_of(path: str) -> str:
 class Pages:
     """Renders the templates of a device."""
 
-    def __init__(self, name: str, csrf_token: str, plays: Callable[[], str] = str) -> None:
-        """Prepare. ``csrf_token``: what every form of the page sends with it; ``plays``: ``OwnedDevice.plays``."""
+    def __init__(
+        self, name: str, csrf_token: str, plays: Callable[[], str] = str, forgets: Callable[[], str] = str
+    ) -> None:
+        """Prepare. ``csrf_token``: what every form of the page sends with it; others: as of ``OwnedDevice``."""
         self._environment = Environment(
             loader=PackageLoader("edge_client.owner_page"),
             autoescape=True,
@@ -63,7 +65,13 @@ class Pages:
             lstrip_blocks=True,
         )
         self._environment.filters |= {"clock": _clock, "iso": _iso}
-        self._environment.globals |= {"device": name, "csrf_token": csrf_token, "plays": plays, "root": root_of("/")}
+        self._environment.globals |= {
+            "device": name,
+            "csrf_token": csrf_token,
+            "plays": plays,
+            "forgets": forgets,
+            "root": root_of("/"),
+        }
 
     def page(self, template: str, code: int = 200, /, **values: Any) -> HTMLResponse:  # noqa: ANN401  (what it shows)
         """Return a page with an HTTP status."""

@@ -22,7 +22,7 @@ from typing import Any
 
 from edge_client.errors import DamagedError, StateError
 from edge_client.storage.locks import on_a_share
-from fleet_protocol.atomic_files import flush_folder, give_to_owner, is_full, make_folder
+from fleet_protocol.atomic_files import flush_folder, give_to_owner, is_full, is_read_only, make_folder
 from fleet_protocol.tensors import digest
 
 log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class Database:
                 # A full disk has no room for the index that processes share. Who has the file to himself needs none.
                 if _code(error) not in _OF_THE_DISK:
                     raise
-                if _is_read_only(self.path.parent):
+                if is_read_only(self.path.parent):  # where SQLite makes no index
                     return self._rows_of_nobody(query, values)
                 return self._rows(query, values, "PRAGMA locking_mode = EXCLUSIVE")
 
@@ -286,11 +286,6 @@ class Database:
             raise DamagedError(
                 f"{self.path} is damaged ({error}); the daemon puts it aside when it starts, and keeps what can be read"
             ) from error
-
-
-def _is_read_only(folder: Path) -> bool:
-    """Return whether nobody may write there, as a service whose state folder is mounted so: SQLite makes no index."""
-    return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
 
 
 def _connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:

@@ -111,8 +111,7 @@ class DeviceState:
 
     def locked(self, purpose: str) -> bool:
         """Return whether a process holds the lock."""
-        path = self.folder / f"{purpose}.lock"
-        return path.exists() and is_locked(path)
+        return is_locked(self.folder / f"{purpose}.lock")
 
     def require_own_release(self) -> None:
         """Refuse what another release left. Raises StateError; what is damaged is for :meth:`mend`."""
@@ -145,7 +144,11 @@ class DeviceState:
         damaged = [path for path in checked if path.exists() and _is_damaged(path)]
         damaged += [path for path in finished_files(self.blobs.folder) if file_digest(path) != path.name]
         for path in damaged:
-            remove_durably(path)
+            try:
+                remove_durably(path)
+            except OSError as error:  # on a disk that has become read-only; it is never used
+                log.warning("cannot remove %s, which is damaged: %s", path, error)
+                continue
             found.append(f"{path.relative_to(self.folder)} was damaged, and was removed; it will be made again")
         return [sentence for sentence in found if sentence]
 

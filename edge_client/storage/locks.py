@@ -8,6 +8,7 @@ import errno
 import fcntl
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from edge_client.errors import StateError
@@ -24,24 +25,44 @@ def take_lock(path: Path, patience_s: float = 0.0) -> int | None:
     Returns None where another holder kept the lock for ``patience_s``. Raises OSError if it cannot be opened,
     StateError if its disk knows no locks.
     """
-    make_folder(path.parent)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    give_to_owner(descriptor, path.parent)
+    descriptor = _open(path)
     give_up = time.monotonic() + patience_s
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
-        except BlockingIOError:
+    try:
+        while not _flock(descriptor, fcntl.LOCK_EX, path):
             if time.monotonic() >= give_up:
                 os.close(descriptor)
                 return None
             time.sleep(_POLL_S)
-        except OSError as error:
-            os.close(descriptor)
-            if error.errno in _NO_LOCKS:
-                raise on_a_share(path, "locks", error) from error
-            raise
+    except (OSError, StateError):
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _open(path: Path) -> int:
+    try:
+        make_folder(path.parent)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno == errno.EROFS:  # one that is there can be locked all the same
+            with suppress(FileNotFoundError):
+                return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        raise
+    give_to_owner(descriptor, path.parent)
+    return descriptor
+
+
+def _flock(descriptor: int, kind: int, path: Path) -> bool:
+    """Lock an open file, or return that another holder keeps it. Raises OSError, StateError as :func:`take_lock`."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            raise on_a_share(path, "locks", error) from error
+        raise
+    return True
 
 
 def on_a_share(path: Path, lacks: str, error: Exception) -> StateError:
@@ -53,12 +74,15 @@ def on_a_share(path: Path, lacks: str, error: Exception) -> StateError:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether somebody holds the lock on a file at this moment."""
-    descriptor = take_lock(path)
-    if descriptor is None:
-        return True
-    os.close(descriptor)
-    return False
+    """Return whether somebody holds the lock on a file at this moment. Nothing is written: the disk may refuse it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _flock(descriptor, fcntl.LOCK_SH, path)
+    finally:
+        os.close(descriptor)
 
 
 def runtime_path(folder: Path, name: str) -> Path:
@@ -66,6 +90,8 @@ def runtime_path(folder: Path, name: str) -> Path:
     link = folder / name
     runtime = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
     path = Path(runtime) / name if runtime else link
+    if link.is_symlink() and runtime and link.readlink() == path:
+        return path
     if runtime or link.is_symlink():
         link.unlink(missing_ok=True)
     if runtime:

@@ -200,6 +200,7 @@ def status(**changes):
         "loops": {"listening": loop, "teaching": loop},
         "journal": {"trouble": "", "lost": 3},
         "damage": [],
+        "forgets": "",
         "training": {"error": ""},
         "teaching": {"error": ""},
         "server": None,

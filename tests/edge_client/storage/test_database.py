@@ -65,7 +65,7 @@ def mounted_read_only(tmp_path, monkeypatch):
         return connection
 
     connect_really = storage._connect
-    monkeypatch.setattr(storage, "_is_read_only", lambda _folder: True)
+    monkeypatch.setattr(storage, "is_read_only", lambda _folder: True)
     monkeypatch.setattr(storage, "_connect", connect)
     return database, meanwhile, lambda: storage.sqlite3.connect(tmp_path / FILE, isolation_level=None)
 

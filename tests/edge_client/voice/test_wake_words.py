@@ -285,7 +285,7 @@ def test_large_chunks_of_any_format_take_little_memory(service):
     before = peak_mb(service)
     assert asyncio.run(at_once([8_000], 1, 1)) == ["pong"] * 4
     assert asyncio.run(at_once(RATES_HZ, 4, 8)) == ["pong"] * 4
-    assert peak_mb(service) < before + 30
+    assert peak_mb(service) < before + 60  # 240 MB, where chunks wait whole
 
 
 async def is_served(uri):
