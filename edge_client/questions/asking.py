@@ -23,6 +23,7 @@ from edge_client.questions.store import DAY_S, NO, WAS, WEEK_S, YES, Book, Candi
 from edge_client.room.memory import layout_of
 from edge_client.storage.checked_files import read_checked
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.embedding_cache import is_clip
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
@@ -30,9 +31,6 @@ from fleet_protocol.errors import TensorError
 from fleet_protocol.tensors import unpack
 
 log = logging.getLogger(__name__)
-
-# Names of the cache's arrays that are no clips'.
-_NO_CLIP = ("windows-", "spliced-", "parts-", "length-", "before-")
 
 
 class Asker:
@@ -101,7 +99,7 @@ class Asker:
             key = (status.st_mtime_ns, status.st_size)
             if key != self._taught[0]:
                 arrays, _ = unpack(read_checked(self._embeddings_path))
-                rows = [array for name, array in arrays.items() if not name.startswith(_NO_CLIP)]
+                rows = [array for name, array in arrays.items() if is_clip(name)]
                 self._taught = key, [np.asarray(array[0], np.float32) for array in rows if len(array)]
         except (FileNotFoundError, DamagedError, TensorError):
             return []

@@ -48,6 +48,11 @@ def clip_key(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
 
 
+def is_clip(key: str) -> bool:
+    """Return whether a key is a clip's. Others, as of spliced clips or of a clip's length, have a dash in them."""
+    return "-" not in key
+
+
 def forget_clips(path: Path, present: Iterable[Path]) -> None:
     """Remove from a cache, whose file need not exist, all but the embeddings of clips that are still there."""
     if not path.exists():

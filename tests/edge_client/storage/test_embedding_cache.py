@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge_client.storage.embedding_cache import EmbeddingCache, clip_key, forget_clips
+from edge_client.storage.embedding_cache import EmbeddingCache, clip_key, forget_clips, is_clip
 
 
 def never():
@@ -33,6 +33,8 @@ def test_embeddings_go_with_their_clips_and_with_them_what_was_made_of_several(t
         cache.get(clip_key(clip), lambda: np.zeros((1, 3)))
     cache.get("spliced-0", lambda: np.zeros((1, 3)))
     cache.save()
+    assert all(map(is_clip, map(clip_key, clips)))
+    assert not any(map(is_clip, ("spliced-0", f"length-{clip_key(clips[0])}")))
     forget_clips(path, clips[:1])
     left = EmbeddingCache(path, "a recipe")
     left.get(clip_key(clips[0]), never)
