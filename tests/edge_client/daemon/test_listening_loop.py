@@ -11,7 +11,7 @@ from benchmarks.listening.idle import idle_mb
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import ListeningLoop
 from edge_client.detection.detector import Loaded
-from edge_client.errors import StateError
+from edge_client.errors import AudioError, StateError
 from edge_client.events import Sink
 from edge_client.events.publisher import Publisher
 from edge_client.model.runtime import ModelRuntime
@@ -27,7 +27,11 @@ class Kept(Sink):
     """A sink that keeps what it gets."""
 
     def __init__(self):
-        self.events, self.labels = [], []
+        self.events, self.labels, self.ended = [], [], []
+
+    def follow(self, event):
+        if event.ended is not None:
+            self.ended.append(event)
 
     def publish(self, event):
         self.events.append(event)
@@ -98,6 +102,38 @@ def test_an_unknown_sound_goes_to_the_sinks_and_with_its_window_to_whoever_keeps
     assert abs(event.time - time.time()) < 60
     assert heard.window.shape == (RATE,)
     assert np.abs(heard.window).max() > 0.3
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of a loop that ends so
+@pytest.mark.parametrize("failing", ["gives nothing", "is gone", "is stopped"])
+def test_a_sound_that_goes_on_ends_with_its_microphone(bundles, failing):
+    running = Running(bundles["cnn2"], config=DetectorConfig(over_after_s=0.5))
+    label_map = running.label_map.add("bell").add("cup")
+    running.load = lambda: Loaded(
+        running.model, label_map, thresholds={"bell": 0.0, "cup": 0.0}, lasting=frozenset({"bell", "cup"})
+    )
+    running.loop.reload()
+    with running:
+        running.hear(quiet(5.0))
+        wait_for(lambda: running.sink.events, what="a sound")
+        if failing == "is gone":
+            running.source.read = gone
+        if failing == "is stopped":
+            running.stop.set()
+        begun = running.sink.events
+        wait_for(lambda: len(running.sink.ended) == len(begun), what="its end")
+        for begin, end in zip(begun, running.sink.ended, strict=True):
+            assert end == dataclasses.replace(begin, ended=end.ended)
+            assert begin.time <= end.ended <= time.time()
+        if failing == "gives nothing":  # and goes on where it is heard afterwards
+            before = len(running.sink.ended)
+            running.hear(quiet(8.0))
+            wait_for(lambda: len(running.sink.ended) > before, what="its later end")
+            assert running.sink.ended[before].ended > running.sink.ended[0].ended
+
+
+def gone(_samples, _timeout_s):
+    raise AudioError("the microphone is gone")
 
 
 def test_what_it_counts(running):
