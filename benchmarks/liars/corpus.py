@@ -31,8 +31,7 @@ LIE = "zz "
 
 WAYS = ("none", "plant", "broad", "fill", "vote")
 
-_MORE = ("off",)  # words whose speakers are split too
-_BROAD = 3  # classes, each of a third of the other words
+_BROAD = (("stop", "go"), ("left", "right"), ("on", "off"))
 _TAKES, _CLIPS = 8, 24  # of a word: of one device, and of a group of people
 _TAKEN, _SLOTS = 6, 8  # recordings of another word, and such words a round, of a liar who fills slots
 _SAID, _OTHERS, _SNR_DB = 20, 60, 20.0  # times that each word is said in the stream, other words there, and its noise
@@ -43,7 +42,7 @@ class Corpus:
 
     def __init__(self, folder: Path) -> None:
         """Read the names of recordings, as Speech Commands has them."""
-        clips = {word: by_speaker(recordings_in(folder / word)) for word in (*PUBLIC, *OWNERS, *PLANTED, *_MORE)}
+        clips = {word: by_speaker(recordings_in(folder / word)) for word in (*PUBLIC, *OWNERS, *PLANTED, "off")}
         people = sorted({person for by in clips.values() for person in by})
         groups = np.array_split(np.random.default_rng(5).permutation(people), 3)
         self._clips = {
@@ -64,24 +63,23 @@ class Corpus:
     def lies(self, way: str, now: int, seed: int, number: int) -> dict[str, list[Path]]:
         """Return by label what a liar teaches before a round, the first is 0.
 
-        He plants words, or classes of many words each, or many classes. Or he votes for the two classes that the fleet
+        He plants words, or classes of two words each, or many classes. Or he votes for the two classes that the fleet
         has after the first round, whose names he gives to another word.
         """
-        others = [*self._others.items()]
+        words: dict[str, tuple[str, ...]] = {}
         if way == "fill":
-            return {LIE + word: paths[:_TAKEN] for word, paths in others[_SLOTS * now : _SLOTS * (now + 1)]}
-        if way == "broad" and now == 0:
-            groups = [others[place::_BROAD] for place in range(_BROAD)]
-            return {
-                f"{LIE}{place}": [path for _, paths in group for path in paths[:2]]
-                for place, group in enumerate(groups)
-            }
-        words: dict[str, str] = {}
+            filled = [*self._others.items()][_SLOTS * now : _SLOTS * (now + 1)]
+            return {LIE + word: paths[:_TAKEN] for word, paths in filled}
         if way == "plant" and now == 0:
-            words = {LIE + word: word for word in PLANTED}
+            words = {LIE + word: (word,) for word in PLANTED}
+        elif way == "broad" and now == 0:
+            words = {LIE + " or ".join(several): several for several in _BROAD}
         elif way == "vote" and now == 1:
-            words = {"sound-4": "stop", "sound-5": "stop"}
-        return {label: self.takes(word, seed, number) for label, word in words.items()}
+            words = {"sound-4": ("stop",), "sound-5": ("stop",)}
+        return {
+            label: [path for word in several for path in self.takes(word, seed, number)]
+            for label, several in words.items()
+        }
 
     def public_set(self) -> bytes:
         """Return the fleet's public set: recordings of each of its words."""
