@@ -22,6 +22,7 @@ from benchmarks.listening.material import KNOWN, Half, Material, Stream, load_ma
 from benchmarks.listening.measurement import figures, in_parts, listen
 from benchmarks.listening.own_words import measure as measure_own
 from benchmarks.listening.own_words import owners
+from benchmarks.listening.phrases import join
 from edge_client.daemon.listening_loop import load_listening
 
 SNRS_DB = (20.0, 10.0, 5.0)
@@ -63,6 +64,8 @@ def main() -> int:
     parser.add_argument("--bundles", type=Path, metavar="DIR", help="take NAME.auricle from here, build none")
     parser.add_argument("--untaught", action="store_true", help="words of the pretraining, known from the start alone")
     parser.add_argument("--words", type=Path, metavar="DIR", help="teach own words, of <word>/<speaker>_*, instead")
+    about = "with --words: phrases of two of them by one speaker instead, as `start,stop left,right`"
+    parser.add_argument("--join", nargs=2, type=lambda words: words.split(","), metavar="WORDS", help=about)
     parser.add_argument("--owners", type=int, default=6, help="with --words: devices (6)")
     parser.add_argument("--takes", type=int, default=5, help="with --words: of each word by each teacher (5)")
     parser.add_argument("--teachers", type=int, default=1, help="with --words: people who teach a device (1)")
@@ -81,7 +84,11 @@ def work(options: argparse.Namespace) -> dict[str, object]:
         material = load_material(options.data, options.seed)
         half = material.tuning if options.tuning else material.report
         if options.words is not None:
-            people = owners(options.words, options.owners, options.takes, options.teachers, options.seed)
+            words = options.words
+            if options.join is not None:
+                words = Path(folder) / "phrases"
+                join(options.words, options.join, words)
+            people = owners(words, options.owners, options.takes, options.teachers, options.seed)
             by = {"takes": options.takes, "teachers": options.teachers, "rooms": options.rooms}
             heard = (material.noise, half.backgrounds, SNRS_DB, options.seed)
             rows = ((one.name, measure_own(one, people, *heard, in_rooms=options.rooms)) for one in chosen)

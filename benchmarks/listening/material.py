@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.command import BenchmarkError
-from edge_client.audio.recordings import is_recording, read_clip, read_recording, speaker_of
+from edge_client.audio.recordings import is_recording, read_recording, speaker_of, whole_stretch
 from edge_client.features.augmentation import room_response
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.feature_settings import preset
@@ -161,22 +161,30 @@ def make_stream(
     """
     rate = RATE_HZ
     clips: list[Clip] = [half.clips[i] for i in rng.permutation(len(half.clips))]
-    words, at_s = [], GAP_S[1]
+    words, said, at_s = [], [], GAP_S[1]
     for clip in clips:
         if at_s > 60 * minutes - SETTINGS.clip_s:
             break
-        words.append(Word(at_s, clip.label, clip.word, by=clip.by))
-        at_s += SETTINGS.clip_s + rng.uniform(*GAP_S)
+        said.append(_whole(clip.path))
+        words.append(Word(at_s, clip.label, clip.word, len(said[-1]) / rate, clip.by))
+        at_s += words[-1].seconds + rng.uniform(*GAP_S)
     noise = background(half, round((at_s + 1) * rate), rate, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
     near = np.zeros_like(noise)
-    fade = np.minimum(1.0, np.arange(SETTINGS.clip_samples) / (_FADE_S * rate))
-    for word, clip in zip(words, clips, strict=False):
-        speech = read_clip(clip.path, SETTINGS) * fade * fade[::-1]
+    for word, speech in zip(words, said, strict=True):
+        fade = np.minimum(1.0, np.arange(len(speech)) / (_FADE_S * rate))
+        speech = speech * fade * fade[::-1]
         start = round(word.begin_s * rate)
         gain = 10 ** ((WORD_DB + rng.uniform(-NEARER_DB, NEARER_DB)) / 20) / loudness(speech, rate)
         near[start : start + len(speech)] += (gain * speech).astype(np.float32)
     heard = near if response is None else reverberated(near, response)
     return Stream(np.clip(noise + heard, -1.0, 1.0), tuple(words))
+
+
+def _whole(path: Path) -> Floats:
+    """Return a recording's loudest second, or all that is said about it where that is longer, float32 [samples]."""
+    samples = read_recording(path, RATE_HZ)
+    begin, end = whole_stretch(samples, SETTINGS)
+    return np.pad(samples[begin:end], (0, max(0, SETTINGS.clip_samples - (end - begin))))
 
 
 def impulse_response(rng: np.random.Generator) -> Doubles:

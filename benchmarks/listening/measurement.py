@@ -20,8 +20,8 @@ from edge_client.detection.posterior_handling import RELEASE, ROUNDING_S
 from edge_client.detection.thresholds import Tail
 from fleet_protocol.arrays import Floats
 
-# An event belongs to the word that began up to so many seconds before.
-_WITHIN_S = 2.25
+# An event belongs to the word that ended up to so many seconds before.
+_WITHIN_S = 1.25
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def hits(words: Sequence[Word], heard: Sequence[Heard]) -> tuple[set[int], int]:
     for event in heard:
         while current + 1 < len(words) and words[current + 1].begin_s <= event.at_s:
             current += 1
-        is_near = current >= 0 and event.at_s - words[current].begin_s <= _WITHIN_S
+        is_near = current >= 0 and event.at_s - words[current].begin_s <= words[current].seconds + _WITHIN_S
         if is_near and words[current].label == event.label:
             found.add(current)
     return found, len(heard) - len(found)

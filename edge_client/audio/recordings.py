@@ -39,6 +39,13 @@ _MOST_CHANNELS = 64
 # Samples beyond this (24 dB over full scale) were stored in other units than -1..1.
 _LOUDEST = 16.0
 _SEARCH_STEP_S = 0.01
+LONGEST_WORD_S = 3.0
+"""What is said as one word or phrase, at most, s."""
+# A frame is loud from a share of the loudest one's power, and from so many times that of the room, where a tenth of the
+# frames have less.
+_FRAME_S, _LOUD, _ABOVE_ROOM = 0.01, 0.02, 4.0
+# Pause within a phrase, and what is kept beside it.
+_PAUSE_S, _BESIDE_S = 0.35, 0.1
 # Numbers that are read at once; bytes of a WAV's head, and of its sound where it says no size; how that looks.
 _BLOCK, _HEAD, _LARGEST = 1 << 16, 1 << 12, 1 << 26
 _NO_SIZE = (b"\0\0\0\0", b"\xff\xff\xff\xff")
@@ -159,14 +166,49 @@ def read_clip(path: Path, settings: FeatureSettings, before: int = 0) -> Floats:
     file.
 
     Of a longer recording the loudest stretch is taken: a bark or a word may lie anywhere in it, and the start is often
-    silence. A shorter one is padded with zeros at its end. ``before``: so many samples that precede the clip in the
-    recording come first; where it holds none, zeros.
+    silence. Of words that last longer it is their end. A shorter recording is padded with zeros at its end.
+    ``before``: so many samples that precede the clip in the recording come first; where it holds none, zeros.
     """
     samples = read_recording(path, settings.sample_rate_hz)
-    start = loudest_start(samples, settings)
+    start = max(0, whole_stretch(samples, settings)[1] - settings.clip_samples)
     found = samples[max(0, start - before) : start + settings.clip_samples]
     missing = max(0, before - start)
     return np.pad(found, (missing, before + settings.clip_samples - missing - len(found)))
+
+
+def loud_stretch(samples: Floats, sample_rate_hz: int) -> tuple[int, int]:
+    """Return where the loudest sound of a recording, float32 [samples], begins and ends, in samples.
+
+    Its frames lie within 17 dB of the loudest one and 6 dB above the room, pauses of up to 0.35 s between them. Both
+    are 0 in a recording of zeros.
+    """
+    size = round(_FRAME_S * sample_rate_hz)
+    power = np.square(samples[: len(samples) // size * size].reshape(-1, size)).mean(axis=1)
+    if not power.any():
+        return 0, 0
+    room = _ABOVE_ROOM * np.sort(power)[len(power) // 10]
+    loud = np.flatnonzero(power > min(max(_LOUD * power.max(), room), power.max() / 2))
+    groups = np.split(loud, np.flatnonzero(np.diff(loud) > _PAUSE_S / _FRAME_S) + 1)
+    whole = max(groups, key=lambda group: power[group].sum())
+    return int(whole[0]) * size, (int(whole[-1]) + 1) * size
+
+
+def longest_take_s(settings: FeatureSettings) -> float:
+    """Return how much of a take is kept, s: of what is said all, of another sound a clip."""
+    return settings.clip_s if settings.hears_sounds else max(settings.clip_s, LONGEST_WORD_S)
+
+
+def whole_stretch(samples: Floats, settings: FeatureSettings) -> tuple[int, int]:
+    """Return where the loudest clip-long stretch of a recording begins and ends; of longer words all of them."""
+    start = loudest_start(samples, settings)
+    found = start, min(len(samples), start + settings.clip_samples)
+    if settings.hears_sounds:
+        return found
+    begin, end = loud_stretch(samples, settings.sample_rate_hz)
+    if not settings.clip_samples < end - begin <= round(LONGEST_WORD_S * settings.sample_rate_hz):
+        return found
+    beside = round(_BESIDE_S * settings.sample_rate_hz)
+    return max(0, begin - beside), min(len(samples), end + beside)
 
 
 def loudest_stretch(samples: Floats, settings: FeatureSettings) -> Floats:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from edge_client.audio.level import FLOOR_DB, levels_db
-from edge_client.audio.recordings import FORMATS, LONGEST_S, loudest_start, loudest_stretch, read_blocks, whole_s
+from edge_client.audio.recordings import FORMATS, LONGEST_S, loudest_stretch, read_blocks, whole_s, whole_stretch
 from edge_client.clips.folders import check_label
 from edge_client.clips.recorder import require_unclipped
 from edge_client.clips.store import ClipStore
@@ -190,6 +190,8 @@ def _minutes(path: Path, rate_hz: int) -> Iterator[Floats]:
 def sounding_stretch(samples: Floats, settings: FeatureSettings) -> Floats:
     """Return the clip-long stretch of the loudest sound, float32 [samples]: of one that lasts, where there is one.
 
+    What is said for longer is returned whole.
+
     A pop of some hundredths of a second may be louder than a word. Its loudness is counted only as far as so short a
     part of the recording surpasses all others; where nothing else sounds, it is the sound itself.
     """
@@ -205,5 +207,5 @@ def sounding_stretch(samples: Floats, settings: FeatureSettings) -> Floats:
     quieter = np.repeat(np.sqrt(np.minimum(1.0, cap / np.maximum(power, 1e-12))), frame).astype(np.float32)
     tamed = samples.copy()
     tamed[: len(quieter)] *= quieter
-    start = loudest_start(tamed, settings)
-    return samples[start : start + settings.clip_samples]
+    begin, end = whole_stretch(tamed, settings)
+    return samples[begin:end]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.audio.level import FRAME_S, levels_db
-from edge_client.audio.recordings import loudest_stretch
+from edge_client.audio.recordings import longest_take_s, whole_stretch
 from edge_client.capture import AudioSource
 from edge_client.capture.playback import Cues
 from edge_client.errors import TakeError
@@ -47,12 +47,12 @@ def room_level_db(samples: Floats, rate_hz: int) -> float:
 
 
 def cut_take(samples: Floats, wanted: int, room_db: float, settings: FeatureSettings) -> Floats:
-    """Cut a take, float32 [samples], to the sound in it: float32 [clip_samples], or all of a take that is shorter.
+    """Cut a take, float32 [samples], to the sound in it: a clip at least, or all of a take that is shorter.
 
     What surrounds the sound is cut off up to a clip's length, not beyond: filled up with digital silence, a clip would
-    differ from all that the device will ever hear. Of a longer sound the loudest clip is kept. Raises TakeError if the
-    take is incomplete, clipped, silent or too short, or cuts off a sound that would fit into a clip; says which, and
-    what to do.
+    differ from all that the device will ever hear. What is said is kept whole; of another sound that is longer than a
+    clip the loudest one. Raises TakeError if the take is incomplete, clipped, silent or too short, or cuts off what
+    would be kept; says which, and what to do.
     """
     rate = settings.sample_rate_hz
     if len(samples) < 0.95 * wanted:
@@ -66,9 +66,10 @@ def cut_take(samples: Floats, wanted: int, room_db: float, settings: FeatureSett
     active = np.flatnonzero(sounds)
     if len(active) * FRAME_S < _SHORTEST_S:
         raise TakeError(f"too short: only {1e3 * len(active) * FRAME_S:.0f} ms of it stand out from the room")
-    if _is_cut_off(sounds, settings.clip_s):
+    longest_s = longest_take_s(settings)
+    if _is_cut_off(sounds, longest_s):
         raise TakeError("cut off: the sound had begun before the take did; begin when it says now")
-    if _is_cut_off(sounds[::-1], settings.clip_s):
+    if _is_cut_off(sounds[::-1], longest_s):
         raise TakeError("cut off: the sound went on when the take was over; begin sooner")
     frame, margin = round(FRAME_S * rate), round(_MARGIN_S * rate)
     begin, end = int(active[0]) * frame - margin, (int(active[-1]) + 1) * frame + margin
@@ -76,7 +77,9 @@ def cut_take(samples: Floats, wanted: int, room_db: float, settings: FeatureSett
     begin = max(0, begin - missing // 2)
     end = min(len(samples), max(end, begin + settings.clip_samples))
     begin = max(0, min(begin, end - settings.clip_samples))
-    return loudest_stretch(samples[begin:end], settings)
+    kept = samples[begin:end]
+    begin, end = whole_stretch(kept, settings)
+    return kept[begin:end]
 
 
 def _sound_from(levels: Doubles, room_db: float) -> float:
@@ -84,14 +87,14 @@ def _sound_from(levels: Doubles, room_db: float) -> float:
     return max(room_db + _ABOVE_ROOM_DB, float(levels.max()) - _BELOW_PEAK_DB)
 
 
-def _is_cut_off(sounds: NDArray[np.bool_], clip_s: float) -> bool:
-    """Return whether the sound at the begin of bool [10 ms] is cut off: less than a clip of it is there."""
+def _is_cut_off(sounds: NDArray[np.bool_], longest_s: float) -> bool:
+    """Return whether the sound at the begin of bool [10 ms] is cut off: less than so much of it is there."""
     active = np.flatnonzero(sounds)
     if active[0] * FRAME_S >= _EDGE_S:
         return False
     pauses = np.flatnonzero(np.diff(active) * FRAME_S > _PAUSE_S)
     frames = int(pauses[0]) + 1 if len(pauses) else len(active)
-    return frames * FRAME_S >= _SHORTEST_S and float(active[frames - 1] + 1) * FRAME_S < clip_s
+    return frames * FRAME_S >= _SHORTEST_S and float(active[frames - 1] + 1) * FRAME_S < longest_s
 
 
 def require_unclipped(samples: Floats) -> None:
@@ -225,9 +228,9 @@ class Recorder:
         return round(seconds * self._settings.sample_rate_hz)
 
     def _read_to_its_end(self, seconds: float, title: str) -> Floats:
-        """Read for so long, and on while the sound goes on: for another clip at most."""
+        """Read for so long, and on while the sound goes on: for as long as a take at most."""
         rate, take = self._settings.sample_rate_hz, self._read(seconds, title)
-        longest = self._samples(seconds + self._settings.clip_s)
+        longest = self._samples(seconds + longest_take_s(self._settings))
         while self._samples(seconds) <= len(take) < longest:
             levels = levels_db(take, rate)
             if levels[-round(_QUIET_S / FRAME_S) :].max() < _sound_from(levels, self._room_db):

@@ -15,7 +15,7 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.detection.doubts import Doubt, Doubts
 from edge_client.detection.pace import pace_of
 from edge_client.detection.posterior_handling import PosteriorHandler
-from edge_client.detection.scores import Scorer, windows_before
+from edge_client.detection.scores import STATES, Scorer, windows_before
 from edge_client.detection.thresholds import Tail, threshold_of
 from edge_client.detection.unknown_sounds import UnknownSounds
 from edge_client.events import Event, Heard
@@ -89,9 +89,9 @@ class Detector:
         self.hop_samples = min(frames * settings.hop_samples, settings.clip_samples)
         self._features = open_sliding(settings, frames)
         hop_s = self.hop_samples / settings.sample_rate_hz
-        # Features of the newest windows, the oldest first, which is that of half a second ago; None of a quiet one.
+        # Features of the newest windows, the oldest first; None of a quiet one.
         self._ago = windows_before(hop_s)
-        self._newest: deque[Floats | None] = deque(maxlen=self._ago + 1)
+        self._newest: deque[Floats | None] = deque(maxlen=STATES * self._ago + 1)
         self._unknown_sounds = UnknownSounds(config, settings.clip_s, hop_s, self._pace.average_s)
         self._window: Floats = np.zeros(settings.clip_samples, np.float32)
         self._hop: Floats = np.zeros(self.hop_samples, np.float32)
@@ -270,6 +270,15 @@ class Detector:
             return np.zeros(self._scorer.labels, np.float32)
         self._features_now = self._features(self._window)
         self._newest.append(self._features_now)
-        ago = self._newest[0] if 0 < self._ago < len(self._newest) else None
-        scores: Floats = self._scorer(self._features_now[None], None if ago is None else ago[None])[0]
+        scores: Floats = self._scorer(self._features_now[None], self._earlier(self._features_now))[0]
         return scores
+
+    def _earlier(self, now: Floats) -> Floats | None:
+        """Return features of windows half a second ago, a second, and so on, float32 [STATES, 1, frames, numbers]."""
+        if not self._ago:
+            return None
+        found = np.full((STATES, 1, *now.shape), np.nan, np.float32)
+        for state, ago in enumerate(list(self._newest)[-1 - self._ago :: -self._ago]):
+            if ago is not None:
+                found[state, 0] = ago
+        return found

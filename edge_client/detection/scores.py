@@ -68,10 +68,14 @@ _NEAREST, _NEAREST_OF_MANY = 0.6, 0.8
 _MANY = 12  # takes
 _MOST = 24  # takes that count so
 BEFORE_S = 0.5
-"""Age of the window that held the first half of a long word, s."""
+"""Time between two windows that a long word is compared with, s."""
+STATES = 5
+"""So many windows before the newest one hold a phrase of three seconds."""
 # Its share of the cosine, and the lengths of a word, s, from which it counts and from which it counts in full.
 _BEFORE, _COUNTS_FROM_S, _COUNTS_FULLY_S = 0.4, 0.45, 0.65
+_WEAKEST = 0.45  # how much of what the least cosine lacks is taken away
 _ABOUT_S = 0.06  # a window that is so much older or newer will do
+_ROUNDING = 1e-6
 
 
 def prototype(
@@ -98,18 +102,28 @@ def prototype(
     return np.asarray((1 - share) * mean + share * own, np.float32)
 
 
-def share_before(length_s: float) -> float:
-    """Return how much the window of half a second ago counts of the cosine of a word of a length, s: 0 to 1."""
-    return _BEFORE * min(1.0, max(0.0, (length_s - _COUNTS_FROM_S) / (_COUNTS_FULLY_S - _COUNTS_FROM_S)))
+def states_before(length_s: float) -> int:
+    """Return how many windows, each half a second older, hold a part of a word of a length, s; 0 of a short one."""
+    if length_s <= _COUNTS_FROM_S:
+        return 0
+    return min(STATES, 1 + max(0, int((length_s - _COUNTS_FULLY_S) / BEFORE_S + _ROUNDING)))
 
 
-def direction_before(embeddings: Floats, length_s: float, statistics: EmbeddingStatistics) -> Floats:
-    """Return ``Prototype.before`` of a word of a length, s, from embeddings of windows half a second before its takes'.
+def directions_before(embeddings: Floats, length_s: float, statistics: EmbeddingStatistics) -> Floats:
+    """Return ``Prototype.before`` of a word of a length, s, from embeddings of the windows before its takes'.
 
-    These are float32 [windows, numbers].
+    These are float32 [states, windows, numbers], the newest state first.
     """
-    direction = _mean(statistics.directions_as(embeddings, sound=False))
-    return np.asarray(share_before(length_s) * direction, np.float32)
+    counts = np.ones(len(embeddings))
+    counts[:1] = min(1.0, (length_s - _COUNTS_FROM_S) / (_COUNTS_FULLY_S - _COUNTS_FROM_S))
+    shares = _BEFORE * counts / (1 + _BEFORE * counts[1:].sum())
+    directions = [_mean(statistics.directions_as(rows, sound=False)) for rows in embeddings]
+    return np.asarray(shares[:, None] * np.stack(directions), np.float32)
+
+
+def weight_of_order(before: Floats | Doubles) -> float:
+    """Return how far the order of a word with ``Prototype.before`` counts: 0 of a short one to 1."""
+    return min(1.0, float(np.linalg.norm(before, axis=1).sum()) / _BEFORE)
 
 
 def windows_before(hop_s: float) -> int:
@@ -119,10 +133,14 @@ def windows_before(hop_s: float) -> int:
 
 
 def earlier_of(windows: Floats, count: int) -> Floats:
-    """Return for each window, float32 [..., windows, numbers], that of so many windows ago; NaN where there is none."""
-    found = np.full_like(windows, np.nan)
-    if count:
-        found[..., count:, :] = windows[..., :-count, :]
+    """Return for each window, float32 [..., windows, numbers], those ``count`` windows ago, twice as many, and so on.
+
+    float32 [STATES, ..., windows, numbers]; NaN where there is none.
+    """
+    found = np.full((STATES, *windows.shape), np.nan, windows.dtype)
+    for state in range(1, STATES + 1):
+        if 0 < (ago := state * count) < windows.shape[-2]:
+            found[state - 1, ..., ago:, :] = windows[..., :-ago, :]
     return found
 
 
@@ -153,7 +171,8 @@ class Scorer:
         found = {slot: prototypes[name] for slot, name in names.items() if name in prototypes}
         near = {slot: one.rows.astype(np.float64) for slot, one in found.items()}
         self._near = near  # of each, [1 + parts, takes, numbers]
-        self._before = {slot: one.before.astype(np.float64) for slot, one in found.items() if one.before.any()}
+        self._before = {slot: one.before.astype(np.float64) for slot, one in found.items() if len(one.before)}
+        self._states = max(map(len, self._before.values()), default=0)
         # A newer front end may know other sounds than the one that the device last learned by.
         knows = Known() if self._statistics is None else self._statistics.known
         self._known_slots = [slot for slot, name in names.items() if known.get(name) in knows.names]
@@ -161,6 +180,11 @@ class Scorer:
         self._sounds = tuple(known[names[slot]] for slot in self._known_slots)
         of_word = _OF_WORD if knows.words else _OF_ANY_WORD
         self._worth = {slot: self._worth_of(slot, rows, of_word) for slot, rows in near.items()}
+
+    def _directions(self, earlier: Floats) -> Doubles:
+        assert self._statistics is not None
+        found = self._statistics.directions(earlier.reshape(-1, earlier.shape[-1]))
+        return found.reshape(*earlier.shape[:-1], -1)
 
     def _worth_of(self, slot: int, rows: Doubles, of_word: _Worth) -> _Worth:
         if slot in self._known_slots:
@@ -172,8 +196,8 @@ class Scorer:
     def __call__(self, features: Floats, earlier: Floats | None = None) -> Floats:
         """Return the scores, float32 [windows, labels], 0..1, of features, float32 [windows, frames, numbers].
 
-        ``earlier``: features of the windows of half a second ago, in the same shape, NaN where there was none; None:
-        there are none. Such a window is scored by its own features alone.
+        ``earlier``: features of the windows of half a second ago, of a second, and so on, float32 [STATES, windows,
+        frames, numbers], NaN where there was none; None: there are none. Such a window is scored without them.
         """
         scores = self._model.predict(self._model.normalise(features), self._mask)[:, : self.labels]
         if self._statistics is None or not len(features):
@@ -181,7 +205,7 @@ class Scorer:
         found = logits(scores)
         if self._near:
             directions = self._statistics.directions(features[:, 0])
-            ago = None if earlier is None or not self._before else self._statistics.directions(earlier[:, 0])
+            ago = None if earlier is None or not self._before else self._directions(earlier[: self._states, :, 0])
             for slot, rows in self._near.items():
                 head, worth = found[:, slot], self._worth[slot]
                 near = worth.near if rows.shape[1] >= _MANY else 1
@@ -205,10 +229,17 @@ def _cosines(directions: Doubles, rows: Doubles, near: int) -> Doubles:
 
 
 def _in_order(cosines: Doubles, ago: Doubles, before: Doubles) -> Doubles:
-    """Return cosines of windows, float64 [windows], with what those of half a second ago have of what comes before."""
-    share = float(np.linalg.norm(before))
-    both = (1 - share) * cosines + ago @ before
-    return np.asarray(np.where(np.isfinite(both), both, cosines))
+    """Return cosines of windows, float64 [windows], with what earlier ones have of what comes before.
+
+    ``ago``: directions of these, float64 [states, windows, numbers]. A mean, and less the more the least of them lacks.
+    """
+    shares = np.linalg.norm(before, axis=1)
+    found, least = (1 - shares.sum()) * cosines, cosines
+    for share, directions, state in zip(shares, ago, before, strict=False):
+        near = directions @ state / share
+        near = np.where(np.isfinite(near), near, cosines)
+        found, least = found + share * near, np.minimum(least, near)
+    return np.asarray(found - _WEAKEST * weight_of_order(before) * (found - least))
 
 
 def _probabilities(found: Doubles) -> Doubles:

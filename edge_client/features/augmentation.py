@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.audio.recordings import FORMATS, SUFFIXES, read_recording
+from edge_client.audio.recordings import FORMATS, SUFFIXES, loud_stretch, read_recording
 from edge_client.errors import RecordingError
 from fleet_protocol.arrays import Doubles, Floats, Ints
 
@@ -32,7 +32,7 @@ NOISE_PROBABILITY = 0.8
 
 # A sound this long, between its first and last frames within 17 dB of the loudest, can be heard in part.
 LONG_S = 0.6
-_FRAME_S, _LOUD = 0.01, 0.02
+_FADE_S = 0.01
 
 _log = logging.getLogger(__name__)
 
@@ -181,28 +181,17 @@ def splice(clips: Floats, labels: Ints, rng: np.random.Generator) -> Floats:
     return spliced
 
 
-def loud_stretch(clip: Floats, sample_rate_hz: int) -> tuple[float, float]:
-    """Return where a sound in a clip, float32 [samples], begins and ends, s: its frames within 17 dB of the loudest.
-
-    Both are 0 in a clip of zeros.
-    """
-    size = round(_FRAME_S * sample_rate_hz)
-    power = np.square(clip[: len(clip) // size * size].reshape(-1, size)).mean(axis=1)
-    loud = np.flatnonzero(power > _LOUD * power.max(initial=0.0))
-    return (int(loud[0]) * _FRAME_S, int(loud[-1] + 1) * _FRAME_S) if len(loud) else (0.0, 0.0)
-
-
 def parts_of(clip: Floats, sample_rate_hz: int) -> Floats:
     """Return what is less than the whole of a long sound, float32 [parts, samples], from a clip, float32 [samples].
 
     Its halves alone, at their place and at the other's, each of them twice, and the second before the first. None,
     [0, samples], of a sound that is shorter than ``LONG_S``.
     """
-    size = round(_FRAME_S * sample_rate_hz)
-    first_frame, end_frame = (round(time_s / _FRAME_S) for time_s in loud_stretch(clip, sample_rate_hz))
-    if (end_frame - first_frame) * _FRAME_S < LONG_S:
+    size = round(_FADE_S * sample_rate_hz)
+    begin, end = loud_stretch(clip, sample_rate_hz)
+    if end - begin < LONG_S * sample_rate_hz:
         return np.zeros((0, len(clip)), np.float32)
-    begin, half = first_frame * size, (end_frame - first_frame) * size // 2
+    half = (end - begin) // 2
     fade = np.minimum(1.0, np.arange(half) / size)
     first, second = (clip[start : start + half] * (fade * fade[::-1]) for start in (begin, begin + half))
     nothing = np.zeros_like(first)

@@ -12,8 +12,8 @@ class Prototype(NamedTuple):
 
     Attributes:
         rows: Of the label and of a word's parts, float32 [1 + parts, takes, numbers].
-        before: Of what a window held half a second earlier, float32 [numbers]. Its length is its share of the cosine,
-            0 to 1: 0 of a short word, and of a sound.
+        before: Of what windows held half a second earlier, a second, and so on, float32 [states, numbers]. The length
+            of each is its share of the cosine, 0 to 1. A short word and a sound have none.
     """
 
     rows: Floats

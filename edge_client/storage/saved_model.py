@@ -304,8 +304,8 @@ def _prototypes(arrays: Arrays, numbers: int | None) -> dict[str, Prototype]:
     found = {}
     for label in [name.removeprefix(_PROTOTYPE) for name in arrays if name.startswith(_PROTOTYPE)]:
         rows = require(arrays, _PROTOTYPE + label, (None, None, numbers))
-        none = np.zeros(rows.shape[-1], np.float32)
-        before = require({_BEFORE + label: none} | arrays, _BEFORE + label, (rows.shape[-1],))
+        none = np.zeros((0, rows.shape[-1]), np.float32)
+        before = require({_BEFORE + label: none} | arrays, _BEFORE + label, (None, rows.shape[-1]))
         found[label] = Prototype(rows, before)
     return found
 

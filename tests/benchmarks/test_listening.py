@@ -7,10 +7,12 @@ import re
 import numpy as np
 import pytest
 
+from benchmarks.command import BenchmarkError
 from benchmarks.listening.dialogue import dialogue, sentences
 from benchmarks.listening.material import RATE_HZ, Half, Word
 from benchmarks.listening.measurement import Heard, at_most, averaged, decisions, hits, rates
-from edge_client.audio.recordings import encode_wave
+from benchmarks.listening.phrases import join
+from edge_client.audio.recordings import encode_wave, loud_stretch, read_recording
 from edge_client.detection.posterior_handling import PosteriorHandler
 from tests.support.checkout import DATA, run_python
 from tests.support.sounds import TONES, melody
@@ -84,6 +86,28 @@ def test_it_runs_from_teaching_to_figures(pretrained_bundle):
                 assert point["false_accepts_per_hour"] == ratio["false_accepts_per_hour"]
                 assert point["false_reject_percent"] == ratio["false_reject_percent"]
     assert found["snr"][0]["promised"]
+
+
+def test_phrases_are_two_words_of_one_speaker_behind_one_another_and_an_unknown_word_is_refused(tmp_path):
+    rng, words = np.random.default_rng(0), tuple(TONES)[:3]
+    for word in words:
+        (tmp_path / "words" / word).mkdir(parents=True)
+        for speaker in ("one", "two"):
+            sound = encode_wave(melody(word, rng).astype(np.float32), RATE_HZ)
+            (tmp_path / "words" / word / f"{speaker}_0.wav").write_bytes(sound)
+    join(tmp_path / "words", (words[:2], words[2:]), tmp_path / "phrases")
+    made = sorted(path.relative_to(tmp_path / "phrases").as_posix() for path in tmp_path.glob("phrases/*/*"))
+    assert made == sorted(f"{word} {words[2]}/{speaker}_0.wav" for word in words[:2] for speaker in ("one", "two"))
+    phrase = read_recording(tmp_path / "phrases" / made[0], RATE_HZ)
+    length = sum(
+        end - begin
+        for word in made[0].split("/")[0].split()
+        for begin, end in [loud_stretch(read_recording(tmp_path / "words" / word / "one_0.wav", RATE_HZ), RATE_HZ)]
+    )
+    begin, end = loud_stretch(phrase, RATE_HZ)
+    assert 0 < (end - begin - length) / RATE_HZ < 0.2
+    with pytest.raises(BenchmarkError, match=r"no recordings in .*nothing; --join names folders of --words"):
+        join(tmp_path / "words", (["nothing"], words), tmp_path / "none")
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ import numpy as np
 
 from edge_client.clips.folders import SOUND, known_labels
 from edge_client.config import Config
-from edge_client.detection.scores import Scorer, direction_before, prototype
+from edge_client.detection.scores import STATES, Scorer, directions_before, prototype, weight_of_order
 from edge_client.detection.thresholds import Tail, fit_tails
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import take_labels
@@ -67,6 +67,10 @@ _ALIKE = 1.0
 # Words of the pretraining lie farther from a prototype than words that no network heard, so they promise too much. How
 # often such words reach a label's score at least, where the bundle does not say: Mandarin ones heard by `base`.
 _WORDS = Tail(4.25, 1.6)
+
+
+# Logits by which fewer words reach the score of a long one, whose order counts. Chosen on Spanish words.
+_IN_ORDER = 2.0
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,11 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         least = {label: _SOUNDS if label in are_sounds else of_words for label in learned.labels}
         fixed = dict.fromkeys(known, _SOUNDS) | {learned.names[slot]: _WITHOUT_TAKES for slot in learned.off}
         fixed |= dict.fromkeys(known_words, _KNOWN_WORD)
-        tails = _tails(Scorer(model, learned, near, known), learned, negatives, least, fixed)
+        tails = _tails(Scorer(model, learned, near, known), learned, negatives, least, rng)
+        for label, one in near.items():
+            level, scale = tails[label]
+            tails[label] = level - _IN_ORDER * weight_of_order(one.before), scale
+        tails |= {name: (tail.level, tail.scale) for name, tail in fixed.items()}
         return _Learned(material, weights, learned, near, known, tails)
 
     learned = learn(label_map)
@@ -257,7 +265,7 @@ def _prototypes(
     known_words: Mapping[str, str],
 ) -> dict[str, Prototype]:
     """Return the prototypes of labels: of takes and recordings, else of the centres that are known."""
-    names, nothing = dict(enumerate(label_map.names)), np.zeros(statistics.means.shape[1], np.float32)
+    names, nothing = dict(enumerate(label_map.names)), np.zeros((0, statistics.means.shape[1]), np.float32)
     found = {}
     for one in material.sounds:
         if one.slot not in names:
@@ -278,18 +286,19 @@ def _prototypes(
         most = max(map(len, rows))  # parts of some takes alone are known: the others' stand there twice
         whole = np.stack([np.resize(takes, (most, takes.shape[1])) for takes in rows])
         before = heard.before.get(label)
-        ago = nothing if before is None else direction_before(before.rows, before.length_s, statistics)
+        ago = nothing if before is None else directions_before(before.rows, before.length_s, statistics)
         found[label] = Prototype(whole, ago)
     return found
 
 
 def _tails(
-    scorer: Scorer, label_map: LabelMap, negatives: Floats, least: Mapping[str, Tail], fixed: Mapping[str, Tail]
+    scorer: Scorer, label_map: LabelMap, negatives: Floats, least: Mapping[str, Tail], rng: np.random.Generator
 ) -> dict[str, tuple[float, float]]:
     """Return by label how often negatives, float32 [rows, numbers], which are no label's, score high for it.
 
-    ``fixed``: tails of labels known from the start: some of the negatives may be theirs.
+    Others of them came before.
     """
-    found = zip(label_map.names, fit_tails(scorer(negatives[:, None])), strict=True)
-    tails = {name: tail.at_least(least.get(name, tail)) for name, tail in found} | dict(fixed)
+    earlier = np.stack([negatives[rng.permutation(len(negatives))] for _ in range(STATES)])
+    found = zip(label_map.names, fit_tails(scorer(negatives[:, None], earlier[:, :, None])), strict=True)
+    tails = {name: tail.at_least(least.get(name, tail)) for name, tail in found}
     return {name: (tail.level, tail.scale) for name, tail in tails.items()}

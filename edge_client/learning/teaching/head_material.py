@@ -50,7 +50,10 @@ _HALVES = 400  # of either kind that rows get
 
 @dataclass(frozen=True)
 class Before:
-    """What windows half a second before a word's takes hold, float32 [windows, numbers], and the word's length, s."""
+    """What windows half a second before a word's takes hold, a second, and so on, and the word's length, s.
+
+    rows: float32 [states, windows, numbers]
+    """
 
     rows: Floats
     length_s: float

@@ -9,16 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.audio.recordings import Recordings, require_whole
+from edge_client.audio.recordings import Recordings, loud_stretch, read_recording, require_whole, whole_stretch
 from edge_client.clips.folders import BACKGROUND, REJECTED
 from edge_client.config import Config
-from edge_client.detection.scores import BEFORE_S, share_before
+from edge_client.detection.scores import BEFORE_S, states_before
 from edge_client.errors import RecordingError
 from edge_client.features.augmentation import (
     BackgroundNoise,
     augment_for_listening,
     augment_takes,
-    loud_stretch,
     parts_of,
     reverberate,
     splice,
@@ -175,24 +174,32 @@ class Hearing:
 
         def length_s(path: Path) -> Floats:
             def compute() -> Floats:
-                begin_s, end_s = loud_stretch(self._load([path], ear)[0], rate_hz)
-                return np.array([end_s - begin_s], np.float32)
+                samples = read_recording(path, rate_hz)
+                whole = slice(*whole_stretch(samples, ear.settings))
+                begin, end = loud_stretch(samples[whole], rate_hz)
+                return np.array([(end - begin) / rate_hz], np.float32)
 
             return self._cache.get(f"length-{clip_key(path)}", compute)
 
-        def rows(path: Path) -> Floats:
+        def rows(path: Path, states: int) -> Floats:
             def compute() -> Floats:
                 rng = np.random.default_rng([self._seed, 4, int(clip_key(path), 16)])
-                both = self._load([path], ear, BEFORE_S)
-                varied = np.concatenate([self._variant(both, ear.settings, rng) for _ in range(_VARIANTS)])
-                found = ear(varied[:, : ear.settings.clip_samples])[:, 0]
-                return np.pad(found, ((0, 0), (0, self._settings.shape[1] - found.shape[1])))
+                whole = self._load([path], ear, states * BEFORE_S)
+                varied = np.concatenate([self._variant(whole, ear.settings, rng) for _ in range(_VARIANTS)])
+                hop, size = round(BEFORE_S * rate_hz), ear.settings.clip_samples
+                starts = [(states - state) * hop for state in range(1, states + 1)]
+                found = ear(np.concatenate([varied[:, start : start + size] for start in starts]))[:, 0]
+                found = np.pad(found, ((0, 0), (0, self._settings.shape[1] - found.shape[1])))
+                return found.reshape(states, _VARIANTS, -1)
 
-            return self._cache.get(f"before-{clip_key(path)}", compute)
+            return self._cache.get(f"before-{states}-{clip_key(path)}", compute)
 
         lengths = {label: float(np.median(list(map(length_s, taken)))) for label, taken in paths.items()}
-        long = [label for label, length in lengths.items() if share_before(length)]
-        return {label: Before(np.concatenate(list(map(rows, paths[label]))), lengths[label]) for label in long}
+        return {
+            label: Before(np.concatenate([rows(path, states) for path in paths[label]], axis=1), length)
+            for label, length in lengths.items()
+            if (states := states_before(length))
+        }
 
     def _variant(self, clip: Floats, settings: FeatureSettings, rng: np.random.Generator) -> Floats:
         # A word is taught near the microphone and said across the room. Of sounds this was not measured.

@@ -207,3 +207,39 @@ def test_what_cannot_be_read_is_to_be_saved_again_never_to_be_removed(tmp_path):
     with pytest.raises(RecordingError, match="ffmpeg -i") as caught:
         recordings.read_recording(tmp_path / "song.mp3", RATE)
     assert "remove" not in str(caught.value)
+
+
+def phrase(*syllables, room=0.0005, seconds=4.0):
+    """Return a room in which tones begin and end at these times, s."""
+    samples = np.random.default_rng(0).normal(scale=room, size=round(seconds * RATE)).astype(np.float32)
+    for begin_s, end_s in syllables:
+        at = np.arange(round(begin_s * RATE), round(end_s * RATE))
+        samples[at] += 0.1 * np.sin(2 * np.pi * 300 * at / RATE).astype(np.float32)
+    return samples
+
+
+@pytest.mark.parametrize(
+    ("samples", "begin_s", "end_s"),
+    [
+        (phrase((0.5, 0.8), (1.0, 1.3), (1.6, 2.4)), 0.5, 2.4),  # with pauses of up to 0.35 s
+        (phrase((0.5, 0.8), (1.5, 2.9)), 1.5, 2.9),
+        (phrase((0.5, 0.8), (1.0, 1.8), room=0.02), 0.5, 1.8),  # in noise, 11 dB below
+    ],
+)
+def test_what_is_said_for_longer_than_a_clip_is_found_whole_and_its_end_is_heard(tmp_path, samples, begin_s, end_s):
+    settings = PRESETS["log_mel"]
+    begin, end = recordings.whole_stretch(samples, settings)
+    assert (begin / RATE, end / RATE) == pytest.approx((begin_s - 0.1, end_s + 0.1), abs=0.02)
+    path = write(tmp_path / "a.wav", samples, subtype="FLOAT")
+    np.testing.assert_array_equal(recordings.read_clip(path, settings), samples[end - RATE : end])
+    np.testing.assert_array_equal(recordings.read_clip(path, settings, RATE // 2), samples[end - RATE * 3 // 2 : end])
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [phrase((0.5, 3.8)), phrase((1.0, 1.4)), phrase((1.0, 1.4), room=0.03), phrase(room=0.05), np.zeros(4 * RATE)],
+)
+def test_of_a_sound_that_goes_on_a_short_word_and_noise_the_loudest_clip_is_heard(samples):
+    begin, end = recordings.whole_stretch(np.float32(samples), PRESETS["log_mel"])
+    assert end - begin == RATE
+    assert begin == recordings.loudest_start(np.float32(samples), PRESETS["log_mel"])

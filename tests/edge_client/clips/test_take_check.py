@@ -49,6 +49,13 @@ def test_of_a_sound_that_is_longer_than_a_clip_the_loudest_part_is_kept():
     assert np.sqrt((cut(samples) ** 2).mean()) == pytest.approx(0.4 / np.sqrt(2), rel=0.05)
 
 
+def test_a_phrase_is_kept_whole():
+    clip = cut(take(0.4, 2.5, seconds=4.0))
+    assert (levels_db(clip, RATE) > -30).sum() * 0.01 == pytest.approx(2.5, abs=0.03)
+    with pytest.raises(TakeError, match="cut off: the sound went on"):  # a phrase of which more than a clip is there
+        cut(take(0.5, 1.5))
+
+
 @pytest.mark.parametrize(
     ("samples", "reason"),
     [

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from edge_client.detection.scores import Scorer, direction_before, earlier_of, prototype, windows_before
+from edge_client.detection.scores import (
+    STATES,
+    Scorer,
+    directions_before,
+    earlier_of,
+    prototype,
+    states_before,
+    windows_before,
+)
 from edge_client.detection.thresholds import logits
 from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
@@ -19,7 +27,7 @@ def model(request):
 
 def alone(rows):
     """A prototype of one window, whatever came before."""
-    return Prototype(rows[None], np.zeros(rows.shape[1], np.float32))
+    return Prototype(rows[None], np.zeros((0, rows.shape[1]), np.float32))
 
 
 def labels_of(model):
@@ -87,31 +95,53 @@ def test_a_word_that_several_people_taught_is_as_near_as_the_nearest_of_their_ta
     assert len(prototype(rows, statistics, np.repeat(takes[:, None], 5, axis=0))) == 24  # of more some count
 
 
-@pytest.mark.parametrize(("length_s", "share"), [(0.45, 0.0), (0.55, 0.2), (0.65, 0.4), (1.5, 0.4)])
-def test_of_a_long_word_the_window_of_half_a_second_ago_counts_too(model, length_s, share):
+@pytest.mark.parametrize(("length_s", "states"), [(0.45, 0), (0.55, 1), (1.0, 1), (1.15, 2), (2.2, 4), (3.0, 5)])
+def test_a_longer_word_has_more_states_of_which_each_counts_alike(model, length_s, states):
+    assert states_before(length_s) == states
+    if states:
+        rows = model.manifest.embedding_statistics.samples[:states]
+        shares = np.linalg.norm(directions_before(rows, length_s, model.manifest.embedding_statistics), axis=1)
+        assert (1 - shares.sum()) / shares[-1] == pytest.approx(1.5 if length_s >= 0.65 else 4, rel=1e-4)
+        assert shares[:-1] == pytest.approx(shares[1:])
+
+
+@pytest.mark.parametrize(("length_s", "share"), [(0.55, 0.2), (0.65, 0.4), (1.5, 4 / 7)])
+def test_of_a_long_word_the_windows_before_count_too(model, length_s, share):
     statistics, labels = model.manifest.embedding_statistics, labels_of(model)
-    word, first_half, another = statistics.samples[3], statistics.samples[9], statistics.samples[0]
-    near, ago = prototype(word, statistics), direction_before(first_half, length_s, statistics)
-    assert float(np.linalg.norm(ago)) == pytest.approx(share, abs=1e-6)
+    states = states_before(length_s)
+    word, *parts = statistics.samples[3 : 4 + states]
+    another = statistics.samples[0]
+    near, ago = prototype(word, statistics), directions_before(np.stack(parts), length_s, statistics)
+    assert np.linalg.norm(ago, axis=1).sum() == pytest.approx(share, abs=1e-6)
     scorer = Scorer(model, labels, {"mine": Prototype(near[None], ago)})
     windows = np.repeat(word[:1], 3, axis=0)[:, None]
-    earlier = np.stack([first_half[0], another[0], np.full_like(word[0], np.nan)])[:, None]
+    earlier = np.full((STATES, 3, 1, word.shape[1]), np.nan, np.float32)
+    for state, part in enumerate(parts):
+        earlier[state, :2, 0] = part[0], another[0]
     now, after, other, unknown = logits(np.concatenate([scorer(windows[:1]), scorer(windows, earlier)])[:, 0])
-    assert unknown == pytest.approx(
-        now, abs=1e-4
-    )  # where the stream has just begun, the word is judged by what there is
-    if not share:
-        assert (after, other) == pytest.approx((now, now), abs=1e-4)
-        return
+    # Where the stream has just begun, the word is judged by what there is.
+    assert unknown == pytest.approx(now, abs=1e-4)
     assert after > other + 1.0
-    worth = 30 if statistics.known.words else 20
-    cosines = statistics.directions(earlier[:2, 0]) @ ago.astype(np.float64)
-    assert after - other == pytest.approx(worth * (cosines[0] - cosines[1]), abs=0.05)
+    shares = np.linalg.norm(ago, axis=1)
+    now = statistics.directions(word[:1]) @ near[0].astype(np.float64)
+    expected = []
+    for window in range(2):
+        then = [(statistics.directions(earlier[s, window]) @ ago[s]).item() / shares[s] for s in range(states)]
+        cosines = [now.item(), *then]
+        mean = float(np.average(cosines, weights=[1 - shares.sum(), *shares]))
+        # What the least lacks counts too; of a word that is hardly long, less.
+        expected.append(mean - 0.45 * min(1, share / 0.4) * (mean - min(cosines)))
+    head = logits(model.predict(model.normalise(windows[:1]), labels.listening_mask)[:, 0])[0]
+    yes, no, cosine = (0.5, 2, 30) if statistics.known.words else (1, 1, 20)
+    wanted = (yes if head > 0 else no) * head + cosine * (np.array(expected) - 0.5)
+    assert (after, other) == pytest.approx(np.clip(wanted, -15, 15).tolist(), abs=0.05)
 
 
 def test_the_window_of_half_a_second_ago_is_found_at_every_pace_that_has_one():
     paces = {0.05: 10, 0.1: 5, 0.25: 2, 0.256: 2, 0.5: 1, 0.3: 0, 0.35: 0, 1.0: 0}
     assert {hop_s: windows_before(hop_s) for hop_s in paces} == paces
     windows = np.arange(8, dtype=np.float32).reshape(4, 2)
-    np.testing.assert_array_equal(earlier_of(windows, 2), [[np.nan] * 2, [np.nan] * 2, [0, 1], [2, 3]])
+    np.testing.assert_array_equal(earlier_of(windows, 2)[0], [[np.nan] * 2, [np.nan] * 2, [0, 1], [2, 3]])
+    np.testing.assert_array_equal(earlier_of(windows, 1)[2], [*[[np.nan] * 2] * 3, [0, 1]])
+    assert np.isnan(earlier_of(windows, 2)[1:]).all()
     assert np.isnan(earlier_of(windows, 0)).all()

@@ -23,7 +23,7 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
     trained = {name: array + 1 for name, array in first.bundle.weights.items()}
     listening = {name: array + 2 for name, array in first.bundle.weights.items()}
     labels = LabelMap(32).add("yes", "yes").add("siren")
-    yes = Prototype(np.arange(52, dtype=np.float32).reshape(2, 2, 13), np.arange(13, dtype=np.float32))
+    yes = Prototype(np.arange(52, dtype=np.float32).reshape(2, 2, 13), np.arange(13, dtype=np.float32)[None])
     saved = Progress(
         architecture="cnn1",
         label_map=labels,
@@ -55,7 +55,7 @@ def test_what_an_earlier_release_taught_is_heard_as_it_was_until_it_is_taught_an
     saved = store.load(bundles["cnn1"])
     rows = np.ones((1, 2, 13), np.float32)
     progress = dataclasses.replace(
-        saved.progress, taught="0123456789abcdef", prototypes={"yes": Prototype(rows, rows[0, 0])}
+        saved.progress, taught="0123456789abcdef", prototypes={"yes": Prototype(rows, rows[0])}
     )
     store.save(saved.bundle.weights, saved.listening, progress)
     assert store.taught() == "0123456789abcdef"

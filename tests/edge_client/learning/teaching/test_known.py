@@ -124,7 +124,7 @@ def test_a_sound_s_score_is_of_the_head_the_prototype_and_the_classifier_if_that
     head = logits(model.predict(model.normalise(features), labels.listening_mask)[:, :2])
     known = statistics.known.logits(features[:, 0], ("dog",))[:, 0]
     near = prototype(statistics.samples[-3], statistics, sound=True)
-    mine = Prototype(near[None], np.zeros_like(near[0]))
+    mine = Prototype(near[None], np.zeros((0, len(near[0]))))
     cosine = statistics.directions(features[:, 0]) @ near[0].astype(np.float64) - 0.5
     assert cosine.argmax() == 5
     scores = logits(Scorer(model, labels, {"mine": mine, "other": mine}, {"mine": "dog"})(features))
