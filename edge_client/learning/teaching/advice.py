@@ -9,7 +9,7 @@ import numpy as np
 
 from edge_client.clips.folders import WORD
 from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
-from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.arrays import Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.joint_statistics import JointStatistics
 
@@ -20,6 +20,13 @@ _FEW_TAKES = 5
 # where they fit the other kind. By five takes each, `words` warns so of all car horns, shots, sirens and drills, of six
 # of ten dogs, of no Arabic word and of one of twelve Bengali digits; `sounds_2s` of all these words, of no such sound.
 _OTHER_KIND = 0.1
+# What two labels share, and what an owner is told of it.
+ALL, END, BEGINNING = "all", "end", "beginning"
+_SHARED = {
+    ALL: "{one!r} and {other!r} sound the same: if they are one sound, give both one name",
+    END: "{one!r} and {other!r} end alike: the device tells them apart by how they begin",
+    BEGINNING: "{one!r} and {other!r} begin alike: the device tells them apart by how they end",
+}
 # Whitened cosines from which sounds are near one another, and how many of the nearest are named.
 _NEAR, _NAMED = 0.5, 3
 
@@ -53,13 +60,13 @@ def _lines(
     if other_kind := fit_the_other_kind(takes, statistics):
         found.append(_of_the_other_kind(label, sounds=hears_sounds))
     word = kind == WORD if kind else not hears_sounds and not other_kind
-    same = same_sound(label, heard, statistics)
-    found += [f"{label!r} and {other!r} sound the same: if they are one sound, give both one name" for other in same]
+    parts = {other: shared_part(label, other, heard, statistics) for other in sorted(heard.takes) if other != label}
+    found += [_SHARED[part].format(one=label, other=other) for other, part in parts.items() if part]
     if len(takes) < _FEW_TAKES:
         found.append(f"record more takes of {label!r}: {len(takes)} are few")
     elif word and takes_spread(takes, statistics) < _ONE_PERSON:
         found.append(f"the takes of {label!r} are alike, as if by one person: record five more, by another person")
-    if near := [name for name in nearest(label, heard, statistics, words=word) if name not in same]:
+    if near := [name for name in nearest(label, heard, statistics, words=word) if not parts.get(name)]:
         names = " and ".join(map(repr, near))
         found.append(
             f"{label!r} sounds much like {names}: when the device hears {label!r} and it was {_one_of(near)}, "
@@ -101,16 +108,23 @@ def takes_spread(takes: Floats, statistics: EmbeddingStatistics) -> float:
     return float(np.square(z).sum() / ((len(takes) - 1) * takes.shape[1]))
 
 
-def same_sound(label: str, heard: Heard, statistics: EmbeddingStatistics) -> tuple[str, ...]:
-    """Return the other labels whose takes are as near as those of one sound are, in alphabetical order."""
+def shared_part(label: str, other: str, heard: Heard, statistics: EmbeddingStatistics) -> str:
+    """Return what two labels share, as near as takes of one sound are: "" or ``ALL``, ``END``, ``BEGINNING``.
 
-    def direction(name: str) -> Doubles:
-        return np.asarray(statistics.whitened(heard.takes[name][:, 0].mean(axis=0, keepdims=True))[0])
+    The newest window of a long word holds its end, the earlier ones what comes before it.
+    """
 
-    own = direction(label)
-    return tuple(
-        sorted(other for other in heard.takes if other != label and float(direction(other) @ own) >= SAME_SOUND)
-    )
+    def alike(one: Floats, two: Floats) -> bool:
+        means = np.stack([rows.reshape(-1, rows.shape[-1]).mean(axis=0) for rows in (one, two)])
+        first, second = statistics.whitened(means)
+        return bool(first @ second >= SAME_SOUND)
+
+    end = alike(heard.takes[label][:, 0], heard.takes[other][:, 0])
+    before = [heard.before[name].rows for name in (label, other) if name in heard.before]
+    if not before:
+        return ALL if end else ""
+    begins = len(before) == 2 and all(alike(one, two) for one, two in zip(*before, strict=False))
+    return (ALL if begins else END) if end else (BEGINNING if begins else "")
 
 
 def nearest(label: str, heard: Heard, statistics: EmbeddingStatistics, *, words: bool) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import pytest
 from edge_client.audio.recordings import loudest_stretch
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.teaching.advice import advice_on, fit_the_other_kind
-from edge_client.learning.teaching.head_material import Heard
+from edge_client.learning.teaching.head_material import Before, Heard
 from fleet_protocol import sample_sounds
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
@@ -25,6 +25,27 @@ def told(statistics, kinds=None, *, hears_sounds=False, **takes):
     nobody = np.zeros((0, statistics.means.shape[1]), np.float32)
     found = advice_on(Heard(takes, nobody, nobody), statistics, kinds or {}, hears_sounds=hears_sounds)
     return {one.label: one.lines for one in found}
+
+
+def test_long_words_that_share_a_part_are_not_called_one_sound_but_told_apart_by_the_other(statistics):
+    rng, far = np.random.default_rng(0), far_away(statistics)
+    spread = 2 * (far - statistics.means.mean(axis=0))
+    ends = {"lights on": far, "lights off": far + spread[::-1], "music on": far, "the lights on": far}
+    begins = {name: spread if name.endswith("lights on") or name == "lights off" else spread[::-1] for name in ends}
+    takes = {name: takes_of(statistics, mean, 8) for name, mean in ends.items()}
+    before = {
+        name: Before(takes_of(statistics, begin, 14, seed=int(rng.integers(99))).swapaxes(0, 1), 0.8)
+        for name, begin in begins.items()
+    }
+    nobody = np.zeros((0, statistics.means.shape[1]), np.float32)
+    found = {
+        one.label: one.lines
+        for one in advice_on(Heard(takes, nobody, nobody, before=before), statistics, {}, hears_sounds=False)
+    }
+    assert "'lights on' and 'music on' end alike: the device tells them apart by how they begin" in found["lights on"]
+    assert "'lights on' and 'lights off' begin alike: the device tells them apart by how they end" in found["lights on"]
+    assert any(line.startswith("'lights on' and 'the lights on' sound the same") for line in found["lights on"])
+    assert not any("'music on'" in line for line in found["lights off"])
 
 
 def far_away(statistics):
