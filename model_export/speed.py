@@ -24,6 +24,7 @@ from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.own_python import python
 from model_export.errors import ExportError
 
 EPOCH = 1000
@@ -47,8 +48,7 @@ def measure(bundle: Path, threads: int = 1, samples: int = EPOCH, clips: int = 2
     """
     if min(threads, samples, clips) < 1:
         raise ExportError(f"threads, samples and clips must be at least 1, not {threads}, {samples} and {clips}")
-    numbers = (str(number) for number in (threads, samples, clips))
-    command = [sys.executable, "-m", "model_export.speed", str(bundle), *numbers]
+    command = python("model_export.speed", bundle, threads, samples, clips)
     # As on a device: NumPy's own threads would only get in the way of so little work.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

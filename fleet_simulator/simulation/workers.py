@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.own_python import safe_path
 from fleet_simulator.errors import WorkerError
 from fleet_simulator.partition.clip_shards import ClipShards
 from fleet_simulator.runs.inputs import Inputs
@@ -57,9 +58,10 @@ class Workers(Pool):
         """Start ``count`` processes."""
         # Several BLAS threads in every process would only wait for each other.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        self._executor = ProcessPoolExecutor(
-            count, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(setup,)
-        )
+        with safe_path():  # a process of multiprocessing's own begins here
+            self._executor = ProcessPoolExecutor(
+                count, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(setup,)
+            )
 
     def __exit__(self, *_: object) -> None:
         self._executor.shutdown(cancel_futures=True)  # each ends after the task that it is at
@@ -68,7 +70,9 @@ class Workers(Pool):
         """Hand the tasks out."""
         answers = []
         try:
-            for answer, problem in self._executor.map(_answer, tasks):
+            with safe_path():  # processes begin as tasks are handed out
+                found = self._executor.map(_answer, tasks)
+            for answer, problem in found:
                 if problem is not None:
                     raise WorkerError(problem)
                 answers.append(answer)

@@ -59,3 +59,17 @@ def test_the_process_that_computes_a_round_imports_nothing_from_the_current_fold
         fleet = Fleet(server, [FakeDevice(number, ("c0", "c1")) for number in (1, 2)]).ready()
         assert fleet.run_round()["summary"]["state"] == "done"
         assert server.stop() == 0
+
+
+@pytest.mark.slow
+def test_what_measures_a_bundle_and_what_simulates_a_fleet_import_nothing_from_the_current_folder(shared):
+    folder, environment = shared
+    changes = [word for change in ("rounds=1", "fleet.devices=4", "data.clips=400") for word in ("--set", change)]
+    for command in (
+        ["auricle-export", "measure", find_bundle("base"), "--samples", "20"],
+        ["auricle-sim", "new", "fleet.toml"],
+        ["auricle-sim", "run", "fleet.toml", *changes, "--workers", "2"],
+    ):
+        made = [PROGRAMS / command[0], *command[1:]]
+        done = subprocess.run(made, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
