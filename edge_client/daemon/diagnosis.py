@@ -19,7 +19,7 @@ from edge_client.capture.microphone import Microphone
 from edge_client.config import FIRST_INPUT, Config, load_config
 from edge_client.config.location import find_config
 from edge_client.config.sections import MicrophoneConfig
-from edge_client.daemon.status import listening_name, read_status, why_forgetful
+from edge_client.daemon.status import STARTING_S, listening_name, read_status, why_forgetful
 from edge_client.fleet.enrolment import client_of_member
 from edge_client.model.interpreter import describe_runtime
 from edge_client.model.runtime import ModelRuntime
@@ -149,7 +149,7 @@ def _microphone(name: str, config: Config) -> Result:
         return _daemons_microphone(name, microphone, read_status(state))
     rate_hz = read_bundle(config.bundle).manifest.feature_settings.sample_rate_hz
     with closing(Microphone(microphone, rate_hz)) as source:
-        if microphone.source == "file":  # which may well begin with silence
+        if microphone.source == "file":
             return "ok", f"none: it plays recordings, {source.device}"
         level = rms_dbfs(source.read(round(_LISTEN_S * source.sample_rate_hz), 2 * _LISTEN_S))
     return _judged_level(f"{source.device} at {source.device_rate_hz} Hz, {level:.0f} dB", level, microphone.source)
@@ -161,6 +161,8 @@ def _daemons_microphone(name: str, microphone: MicrophoneConfig, status: dict[st
     if not listening or not listening["frames"]:
         loop = status.get("loops", {}).get(listening_name(name), {})
         error = (listening or {}).get("trouble") or loop.get("error", "")
+        if not error and time.time() - status.get("started", 0.0) < STARTING_S:
+            return "warning", "the daemon has just started, and gets no sound yet", "ask again in a few seconds"
         stream = microphone.source == "stream"
         lists = "the log says more" if stream else "`auricle-edge devices` lists the microphones; the log says more"
         return "problem", f"the daemon gets no sound{error and ': '}{error}", lists
@@ -172,7 +174,7 @@ def _daemons_microphone(name: str, microphone: MicrophoneConfig, status: dict[st
 
 
 def _judged_level(found: str, level_db: float, source: str) -> Result:
-    if level_db > TOO_QUIET_DB:
+    if level_db > TOO_QUIET_DB or source == "file":  # recordings may well be silent for a while
         return "ok", found
     if source == "stream":  # cameras that suppress noise send zeros
         return "warning", f"{found}: silent", "make a noise there, and ask again"

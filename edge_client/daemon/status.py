@@ -22,7 +22,7 @@ _ZONES = Path("/sys/class/thermal")
 # A microphone that gives nothing for so long, s, is opened anew; until then it counts as heard.
 _SILENT_S = 15.0
 # A daemon that has just started opens its microphone.
-_STARTING_S = 60.0
+STARTING_S = 60.0
 _NAME = "status.json"
 # What the first release says of the model. Whatever came later may be missing in the file of a daemon that still runs.
 _OF_MODEL = frozenset({"architecture", "labels", "provisional", "not_listened_for", "known", "round"})
@@ -59,7 +59,7 @@ def health_of(status: dict[str, Any], now: float) -> Health:
     inputs = {listening_name(name): counted or {} for name, counted in status["inputs"].items()}
     hearing = {name for name, one in inputs.items() if one and one["frames"] and one["last_frame_age_s"] < _SILENT_S}
     problems = list(_problems(status, inputs.keys() - hearing))
-    if not problems and now - status["started"] > _STARTING_S:
+    if not problems and now - status["started"] > STARTING_S:
         for name in (name for name, one in inputs.items() if name not in hearing and not one.get("lent")):
             what, trouble = f"the microphone {name.partition(' ')[2]}".strip(), inputs[name].get("trouble", "")
             problems.append(f"{what} gives no sound{trouble and ': '}{trouble}")

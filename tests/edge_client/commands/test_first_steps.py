@@ -6,6 +6,7 @@ import signal
 
 import numpy as np
 import pytest
+import soundfile
 
 from edge_client.config import load_config
 from fleet_protocol.ready_bundles import find_bundle
@@ -105,6 +106,21 @@ def test_a_microphone_is_heard_and_one_that_is_muted_is_found(edge, sound_server
     heard = wait_for(lambda: (got := finding_of(edge, "microphone"))["verdict"] == "ok" and got, what="the sound")
     assert "shelf" in heard["found"]
     assert findings(edge, 0)["microphone"]["verdict"] == "ok"
+
+
+@pytest.mark.slow
+def test_recordings_that_are_silent_for_a_while_are_no_muted_microphone(edge):
+    soundfile.write(edge.folder / "silence.wav", np.zeros(16_000), 16_000)
+    edge("init", "--play", str(edge.folder / "silence.wav"), "--alone", "--bundle", "cnn1")
+    seen = []
+    with edge.start("run") as daemon:
+        try:
+            wait_for(lambda: (edge.state.folder / "status.json").exists(), what="the daemon's status")
+            wait_for(lambda: seen.append(finding_of(edge, "microphone")) or "has it" in seen[-1]["found"])
+        finally:
+            daemon.terminate()
+    assert {finding["verdict"] for finding in seen} <= {"ok", "warning"}  # not even while it starts
+    assert seen[-1]["verdict"] == "ok"
 
 
 def finding_of(edge, check):
