@@ -125,7 +125,7 @@ class Connection:
         """Say why the broker is not reached, or does not take what is sent; "" where it does."""
         since, refused = self._since, next(iter(self._refused.items()), None)
         if since is None:
-            return f"no MQTT broker at {self.address}: {self._reason}"
+            return f"no connection to the MQTT broker {self.address}: {self._reason}"
         if self._repeats and not self._is_settled(since):
             return f"the MQTT broker {self.address} ends each connection: {self._reason}"
         return "" if refused is None else f"the MQTT broker {self.address} refuses {refused[0]}: {refused[1]}"
@@ -190,7 +190,7 @@ class Connection:
 
     def _away(self, reason: str) -> None:
         self._reason = reason or "connecting again"
-        self._trouble.warning("no MQTT broker at %s: %s", self.address, self._reason)
+        self._trouble.warning("no connection to the MQTT broker %s: %s", self.address, self._reason)
 
     def _received(self, _client: Client, _data: object, message: MQTTMessage) -> None:
         self._take(message.topic, bytes(message.payload), bool(message.retain))

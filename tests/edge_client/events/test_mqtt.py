@@ -126,6 +126,7 @@ def test_a_wrong_password_is_said_once_and_stops_nothing(tmp_path, start, caplog
     broker.password = "wrong"
     sink = sink_for(start, broker)
     wait_for(lambda: "refuses this device" in caplog.text, what="the refusal")
+    assert "no MQTT broker" not in caplog.text
     sink.publish(event())
     assert caplog.text.count("refuses this device") == 1
 
