@@ -38,7 +38,7 @@ function show(name, sound) {
   button("▶ Play", `Play ${name}`, row).dataset.play = URL.createObjectURL(sound);
   button("Leave out", `Leave out ${name}`, row).addEventListener("click", () => leave(row));
   list.append(row);
-  chosen.set(row, new File([sound], name, { type: sound.type }));
+  chosen.set(row, new File([sound], sound instanceof File ? name : `${name}.wav`, { type: sound.type }));
 }
 
 const clock = (seconds) => `${Math.floor(seconds / 60)}:${(seconds % 60).toFixed(1).padStart(4, "0")}`;
@@ -50,12 +50,9 @@ async function takes(file) {
   const parts = cut(samples, rate, clip);
   if (parts.length === 1) {
     const asItIs = file.size <= form.dataset.largest && read.some((ending) => file.name.toLowerCase().endsWith(ending));
-    return [asItIs ? [file.name, file] : [`${file.name}.wav`, wave(parts[0].samples, rate)]];
+    return [asItIs ? [file.name, file] : [file.name, wave(parts[0].samples, rate)]];
   }
-  return parts.map((part, index) => [
-    `${file.name}, take ${index + 1} at ${clock(part.from)}.wav`,
-    wave(part.samples, rate),
-  ]);
+  return parts.map((part, index) => [`${file.name}, take ${index + 1} at ${clock(part.from)}`, wave(part.samples, rate)]);
 }
 
 async function choose(files) {

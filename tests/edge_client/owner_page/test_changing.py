@@ -166,6 +166,7 @@ def test_a_phone_s_recording_is_decoded_here_and_cut_into_takes_to_hear_and_keep
     rows = opened.locator("#chosen li")
     rows.nth(3).wait_for()
     assert rows.count() == 4
+    assert not any(".wav" in row for row in rows.all_inner_texts())  # a name that the owner never gave
     rows.nth(1).get_by_role("button", name="Play memo.webm, take 2").click()
     opened.locator("#chosen [data-playing]").wait_for()
     rows.nth(3).get_by_role("button", name="Leave out").click()
