@@ -132,15 +132,15 @@ def _show_news(client: Client, shown: dict[int, str]) -> None:
     classes = ", ".join(found["name"] for found in known)
     for found in reversed(client.get("/v1/rounds", limit=2)):
         number, state = found["round_id"], found["state"]
-        if state == "done":
-            everybody = found["learned"] == found["selected"]
-            state = f"its result reached every device; the fleet knows {classes}" if everybody else "done"
+        if state == "done" and found["learned"] == found["selected"]:
+            state = "its result reached every device"
         if shown.get(number) != state:
             shown[number] = state
-            print(f"{time.strftime('%H:%M:%S')}  round {number}, {found['strategy']}: {state}", flush=True)
-    unnamed = next((info for info in known if info["discovered_in"] is not None), None)
+            knows = f"; the fleet knows {classes}" if state.startswith("its result") else ""
+            print(f"{time.strftime('%H:%M:%S')}  round {number}, {found['strategy']}: {state}{knows}", flush=True)
+    unnamed = next((info for info in known if info["name"] == f"sound-{info['class_id'].removeprefix('c')}"), None)
     everywhere = any(state.startswith("its result") for state in shown.values())
-    if everywhere and unnamed is not None and _NEW not in classes.split(", "):
+    if everywhere and unnamed is not None:  # never what somebody named on the dashboard
         client.send("PATCH", f"/v1/classes/{unnamed['class_id']}", {"name": _NEW})
         said = f"{unnamed['name']}, which nobody had named, is the {_NEW} from now on, everywhere with the next round"
         print(f"{time.strftime('%H:%M:%S')}  {said}", flush=True)
