@@ -205,9 +205,9 @@ def whole_stretch(samples: Floats, settings: FeatureSettings) -> tuple[int, int]
     if settings.hears_sounds:
         return found
     begin, end = loud_stretch(samples, settings.sample_rate_hz)
-    if not settings.clip_samples < end - begin <= round(LONGEST_WORD_S * settings.sample_rate_hz):
+    beside, longest = (round(time_s * settings.sample_rate_hz) for time_s in (_BESIDE_S, LONGEST_WORD_S))
+    if not settings.clip_samples + beside < end - begin <= longest:  # hardly longer is no phrase
         return found
-    beside = round(_BESIDE_S * settings.sample_rate_hz)
     return max(0, begin - beside), min(len(samples), end + beside)
 
 
