@@ -2,7 +2,7 @@
 
 import json
 import select
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -40,14 +40,17 @@ def begin(fleet, device, round_id=None, size=SIZE):
     return connection
 
 
-def incoming(fleet):
-    sizes = []
+def files(fleet):
+    """The sizes of uploads that are coming in, by file."""
+    sizes = {}
     for path in (fleet.aggregator.data / "blobs" / "incoming").iterdir():
-        try:
-            sizes.append(path.stat().st_size)
-        except FileNotFoundError:  # removed in between
-            continue
+        with suppress(FileNotFoundError):  # removed in between
+            sizes[path.name] = path.stat().st_size
     return sizes
+
+
+def incoming(fleet):
+    return list(files(fleet).values())
 
 
 def refusal(connection):
@@ -76,10 +79,16 @@ def test_a_client_that_goes_on_sending_after_a_refusal_is_cut_off(fleet):
 def test_twenty_uploads_begun_by_one_device_take_the_place_of_one(fleet):
     device = fleet.devices[0]
     work = fleet.work(device)
+    seen = set()
+
+    def arrived():
+        return [name for name, size in files(fleet).items() if name not in seen and size >= PIECE - 2**16]
+
     with ExitStack() as open_:
         for _ in range(20):
             open_.enter_context(begin(fleet, device))
-            wait_for(lambda: max(incoming(fleet), default=0) >= PIECE - 2**16, what="the arrival of the piece")
+            wait_for(arrived, what="the arrival of its piece")  # the last one's would still replace the upload below
+            seen.update(files(fleet))
             assert sum(incoming(fleet)) <= PIECE
         fleet.upload(device, work).raise_for_status()
     wait_for(lambda: incoming(fleet) == [], what="the removal of what came")
