@@ -21,7 +21,7 @@ from fleet_protocol.tensors import Arrays, pack, require, unpack
 # Of the file. Whatever changes it for good has a new one; earlier ones are read for ever, later ones are refused.
 REVISION = 1
 _KINDS = ("trained/", "listening/")
-TEACHING = 1
+TEACHING = 2
 """Changes with what a teaching makes of the same clips: a device whose model is older learns its clips again."""
 _PROTOTYPE, _BEFORE = "prototype/", "before/"
 _NOT_A_DOCUMENT = (LabelError, KeyError, ValueError, TypeError)
@@ -304,9 +304,11 @@ def _prototypes(arrays: Arrays, numbers: int | None) -> dict[str, Prototype]:
     found = {}
     for label in [name.removeprefix(_PROTOTYPE) for name in arrays if name.startswith(_PROTOTYPE)]:
         rows = require(arrays, _PROTOTYPE + label, (None, None, numbers))
-        none = np.zeros((0, rows.shape[-1]), np.float32)
-        before = require({_BEFORE + label: none} | arrays, _BEFORE + label, (None, rows.shape[-1]))
-        found[label] = Prototype(rows, before)
+        name, none = _BEFORE + label, np.zeros((0, rows.shape[-1]), np.float32)
+        states = arrays.get(name, none)
+        if states.ndim == 1:  # of a release that knew one, zeros where there was none
+            states = states[None] if states.any() else none
+        found[label] = Prototype(rows, require({name: states}, name, (None, rows.shape[-1])))
     return found
 
 

@@ -66,6 +66,9 @@ def test_what_an_earlier_release_taught_is_heard_as_it_was_until_it_is_taught_an
     np.testing.assert_array_equal(found.rows, rows)
     assert not found.before.any()
     assert store.taught() == ""  # so the daemon learns the clips again
+    for before, states in ((rows[0, 0], 1), (np.zeros_like(rows[0, 0]), 0)):  # of a release that knew one state
+        write_twice(store.path, pack(arrays | {"before/yes": before}, document))
+        assert store.load(bundles["cnn1"]).progress.prototypes["yes"].before.shape == (states, 13)
 
 
 def test_a_model_of_another_front_end_is_refused_until_the_daemon_begins_anew(tmp_path):
