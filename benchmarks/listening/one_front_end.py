@@ -30,7 +30,7 @@ def listen_for_all(one: Loaded, parts: Iterable[Floats], config: DetectorConfig)
         pace = pace_of(config, loaded.model.manifest.feature_settings)
         all_rows = np.full((len(rows), *features.shape[1:]), np.nan, np.float32)
         all_rows[loud] = features
-        earlier = earlier_of(all_rows[:, 0], windows_before(pace.hop_s))[:, :, None]
+        earlier = earlier_of(all_rows[:, 0], windows_before(pace.hop_s), scorer.states)[:, :, None]
         scores[loud] = scorer(features, earlier[:, loud])
         means, over = averaged(scores, by.at_s, pace.average_s), dict.fromkeys(loaded.lasting, config.over_after_s)
         return replace(by, labels=loaded.label_map.names, heard=(), scores=means, over_after_s=over)

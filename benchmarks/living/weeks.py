@@ -65,7 +65,7 @@ def scores_of(part: Part, loaded: Loaded, layout: Layout, config: DetectorConfig
     """Return the scores of a part's windows as the detector averages them, float32 [windows, labels]."""
     scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes, loaded.known)
     rows = part.embeddings.astype(np.float32)
-    scores = scorer(rows[:, None], earlier_of(rows, layout.before)[:, :, None])
+    scores = scorer(rows[:, None], earlier_of(rows, layout.before, scorer.states)[:, :, None])
     scores[_is_quiet(part, config)] = 0.0
     return averaged(scores, times(part), layout.averaged * part.hop_s)
 

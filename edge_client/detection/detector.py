@@ -274,11 +274,12 @@ class Detector:
         return scores
 
     def _earlier(self, now: Floats) -> Floats | None:
-        """Return features of windows half a second ago, a second, and so on, float32 [STATES, 1, frames, numbers]."""
-        if not self._ago:
+        """Return features of windows half a second ago, a second, and so on, float32 [states, 1, frames, numbers]."""
+        states = self._scorer.states
+        if not self._ago or not states:
             return None
-        found = np.full((STATES, 1, *now.shape), np.nan, np.float32)
-        for state, ago in enumerate(list(self._newest)[-1 - self._ago :: -self._ago]):
+        found = np.full((states, 1, *now.shape), np.nan, np.float32)
+        for state, ago in enumerate(list(self._newest)[-1 - self._ago :: -self._ago][:states]):
             if ago is not None:
                 found[state, 0] = ago
         return found

@@ -11,7 +11,7 @@ are a sound or a word that the front end knows from the start has the classifier
 thousands of them, and of all others. Of a sound without takes it is all that there is.
 
 An embedding is a mean over time: it hardly says in which order a word's parts came, nor whether all were there. So a
-long word is compared twice, with the newest window and with that of half a second ago, which held its first half alone.
+long word is compared with the newest window and with earlier ones, half a second apart, which held what came before.
 Its parts, such as its beginning alone or twice, have prototypes too: a window must lie nearer to the word than to them.
 """
 
@@ -132,13 +132,13 @@ def windows_before(hop_s: float) -> int:
     return count if abs(count * hop_s - BEFORE_S) <= _ABOUT_S else 0
 
 
-def earlier_of(windows: Floats, count: int) -> Floats:
+def earlier_of(windows: Floats, count: int, states: int) -> Floats:
     """Return for each window, float32 [..., windows, numbers], those ``count`` windows ago, twice as many, and so on.
 
-    float32 [STATES, ..., windows, numbers]; NaN where there is none.
+    float32 [states, ..., windows, numbers]; NaN where there is none.
     """
-    found = np.full((STATES, *windows.shape), np.nan, windows.dtype)
-    for state in range(1, STATES + 1):
+    found = np.full((states, *windows.shape), np.nan, windows.dtype)
+    for state in range(1, states + 1):
         if 0 < (ago := state * count) < windows.shape[-2]:
             found[state - 1, ..., ago:, :] = windows[..., :-ago, :]
     return found
@@ -153,7 +153,7 @@ class Scorer:
     """Scores windows for every label of a model; labels without a prototype have the head's score.
 
     ``known``: by label, what it is that the front end knows from the start (``fleet_protocol.known``).
-    ``labels``: How many labels.
+    ``labels``: How many labels. ``states``: how many earlier windows the longest of their words is compared with.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Scorer:
         near = {slot: one.rows.astype(np.float64) for slot, one in found.items()}
         self._near = near  # of each, [1 + parts, takes, numbers]
         self._before = {slot: one.before.astype(np.float64) for slot, one in found.items() if len(one.before)}
-        self._states = max(map(len, self._before.values()), default=0)
+        self.states = max(map(len, self._before.values()), default=0)
         # A newer front end may know other sounds than the one that the device last learned by.
         knows = Known() if self._statistics is None else self._statistics.known
         self._known_slots = [slot for slot, name in names.items() if known.get(name) in knows.names]
@@ -196,7 +196,7 @@ class Scorer:
     def __call__(self, features: Floats, earlier: Floats | None = None) -> Floats:
         """Return the scores, float32 [windows, labels], 0..1, of features, float32 [windows, frames, numbers].
 
-        ``earlier``: features of the windows of half a second ago, of a second, and so on, float32 [STATES, windows,
+        ``earlier``: features of the windows of half a second ago, of a second, and so on, float32 [states, windows,
         frames, numbers], NaN where there was none; None: there are none. Such a window is scored without them.
         """
         scores = self._model.predict(self._model.normalise(features), self._mask)[:, : self.labels]
@@ -205,7 +205,7 @@ class Scorer:
         found = logits(scores)
         if self._near:
             directions = self._statistics.directions(features[:, 0])
-            ago = None if earlier is None or not self._before else self._directions(earlier[: self._states, :, 0])
+            ago = None if earlier is None or not self._before else self._directions(earlier[:, :, 0])
             for slot, rows in self._near.items():
                 head, worth = found[:, slot], self._worth[slot]
                 near = worth.near if rows.shape[1] >= _MANY else 1

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.detection.scores import STATES, Scorer, earlier_of
+from edge_client.detection.scores import Scorer, earlier_of
 from edge_client.detection.thresholds import LARGEST, LOWEST, Tail, logits, probability
 from edge_client.room.reservoir import HOUR_S, Layout, Sample, local_cell
 from fleet_protocol.arrays import Doubles, Floats
@@ -151,7 +151,7 @@ def run_scores(sample: Sample, layout: Layout, scorer: Scorer) -> Doubles:
     runs, windows, numbers = sample.windows.shape
     scores: Floats = np.zeros((runs * windows, scorer.labels), np.float32)
     rows = sample.windows.astype(np.float32)
-    earlier = earlier_of(rows, layout.before).reshape(STATES, -1, numbers)
+    earlier = earlier_of(rows, layout.before, scorer.states).reshape(scorer.states, runs * windows, numbers)
     rows = rows.reshape(-1, numbers)
     heard = np.flatnonzero(np.isfinite(rows).all(axis=1))
     if len(heard):

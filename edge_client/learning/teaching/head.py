@@ -24,7 +24,7 @@ import numpy as np
 
 from edge_client.clips.folders import SOUND, known_labels
 from edge_client.config import Config
-from edge_client.detection.scores import STATES, Scorer, directions_before, prototype, weight_of_order
+from edge_client.detection.scores import Scorer, directions_before, prototype, weight_of_order
 from edge_client.detection.thresholds import Tail, fit_tails
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import take_labels
@@ -298,7 +298,8 @@ def _tails(
 
     Others of them came before.
     """
-    earlier = np.stack([negatives[rng.permutation(len(negatives))] for _ in range(STATES)])
+    orders = np.array([rng.permutation(len(negatives)) for _ in range(scorer.states)], int)
+    earlier = negatives[orders.reshape(-1, len(negatives))]
     found = zip(label_map.names, fit_tails(scorer(negatives[:, None], earlier[:, :, None])), strict=True)
     tails = {name: tail.at_least(least.get(name, tail)) for name, tail in found}
     return {name: (tail.level, tail.scale) for name, tail in tails.items()}

@@ -141,7 +141,7 @@ def test_the_window_of_half_a_second_ago_is_found_at_every_pace_that_has_one():
     paces = {0.05: 10, 0.1: 5, 0.25: 2, 0.256: 2, 0.5: 1, 0.3: 0, 0.35: 0, 1.0: 0}
     assert {hop_s: windows_before(hop_s) for hop_s in paces} == paces
     windows = np.arange(8, dtype=np.float32).reshape(4, 2)
-    np.testing.assert_array_equal(earlier_of(windows, 2)[0], [[np.nan] * 2, [np.nan] * 2, [0, 1], [2, 3]])
-    np.testing.assert_array_equal(earlier_of(windows, 1)[2], [*[[np.nan] * 2] * 3, [0, 1]])
-    assert np.isnan(earlier_of(windows, 2)[1:]).all()
-    assert np.isnan(earlier_of(windows, 0)).all()
+    np.testing.assert_array_equal(earlier_of(windows, 2, STATES)[0], [[np.nan] * 2, [np.nan] * 2, [0, 1], [2, 3]])
+    np.testing.assert_array_equal(earlier_of(windows, 1, STATES)[2], [*[[np.nan] * 2] * 3, [0, 1]])
+    assert np.isnan(earlier_of(windows, 2, STATES)[1:]).all()
+    assert np.isnan(earlier_of(windows, 0, STATES)).all()
