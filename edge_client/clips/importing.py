@@ -164,8 +164,9 @@ def _loudest_minute(path: Path, rate_hz: int, advance: Callable[[float], None]) 
 
     best, loudest_db, length_s = np.zeros(0, np.float32), -math.inf, 0.0
     for number, minute in enumerate(_minutes(path, rate_hz)):
-        length_s = length_s or whole_s(path)
-        advance(min(1.0, number * (LONGEST_S - _OVERLAP_S) / length_s))
+        if number:  # a file of a minute or less is not opened again for its length
+            length_s = length_s or whole_s(path)
+        advance(min(1.0, number * (LONGEST_S - _OVERLAP_S) / length_s) if number else 0.0)
         if (loudness := loudness_db(minute)) > loudest_db:
             best, loudest_db = minute, loudness
     if not len(best):
