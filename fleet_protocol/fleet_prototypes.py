@@ -1,6 +1,7 @@
 """The fleet's prototypes: for every class that devices have clips of, the mean of their mean embeddings.
 
-Beside them stand negative prototypes: sounds that some owner's device took for a class, and that are none of its.
+Beside them stand what comes before the newest window of long words, and negative prototypes: sounds that some owner's
+device took for a class, and that are none of its.
 
 They travel down as a blob that work names. Slots and public recordings are not needed to understand it.
 """
@@ -16,6 +17,7 @@ from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.errors import TensorError
 from fleet_protocol.limits import NAME_LENGTH, NEGATIVES_OF_FLEET
 from fleet_protocol.tensors import Arrays, pack, require, unpack
+from fleet_protocol.word_order import WordOrder
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,13 @@ class FleetPrototypes:
     devices: Ints  # Number of devices that each mean is of, int64 [classes]
     provisional: tuple[str, ...] = ()  # Classes that too few devices have clips of to rely on
     negatives: Negatives | None = None  # None where no owner corrected anything
+    order: WordOrder | None = None  # Of each class; None where nobody sent one
 
     def pack(self) -> bytes:
         """Serialise; equal content gives equal bytes."""
         arrays: Arrays = {"means": self.means, "devices": self.devices}
+        if self.order is not None:
+            arrays |= self.order.arrays
         document = {"classes": list(self.class_ids), "provisional": list(self.provisional), "digest": self.features}
         if self.negatives is not None:
             arrays |= {"negatives": self.negatives.means, "negative_devices": self.negatives.devices}
@@ -76,4 +81,5 @@ class FleetPrototypes:
                         f"{NEGATIVES_OF_FLEET} of a class are read"
                     )
         names = tuple(map(str, class_ids)), tuple(map(str, provisional))
-        return cls(str(document.get("digest")), names[0], means, devices, names[1], negatives)
+        order = WordOrder.read(arrays, len(class_ids), means.shape[1:])
+        return cls(str(document.get("digest")), names[0], means, devices, names[1], negatives, order)

@@ -16,4 +16,8 @@ LABELS = 4_096  # of a device
 REPORTS = 32  # new sounds in one upload; a device with more of them reports the others in later rounds
 NEGATIVES = 2  # of one class in one upload: sounds that an owner said are none of its
 NEGATIVES_OF_FLEET = 16  # of one class in what the fleet is told
+STATES_BEFORE = 5  # of a word: windows before its newest one, half a second older each
 CLASSES_OF_WORK = 10_000  # in one piece of work
+
+# Seconds.
+WORD_S = 4.0  # that a device says a word lasts; what is kept of one lasts three

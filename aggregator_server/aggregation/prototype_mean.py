@@ -41,6 +41,11 @@ def geometric_shares(points: Doubles, weights: Doubles) -> Doubles:
 MEAN, GEOMETRIC_MEDIAN = "mean", "geometric_median"
 
 
+def weights_of(counts: Doubles, values: Mapping[str, Value]) -> Doubles:
+    """Return what devices weigh by their clips, float64 [devices]."""
+    return np.asarray(np.minimum(counts, float(values["vote_cap"])))
+
+
 def combine(prototypes: Doubles, counts: Doubles, whitening: Doubles, values: Mapping[str, Value]) -> Doubles:
     """Return a class's prototype, float64 [numbers]; the same bit for bit for the same rows in the same order.
 
@@ -50,7 +55,7 @@ def combine(prototypes: Doubles, counts: Doubles, whitening: Doubles, values: Ma
         whitening: matrix after which clips of a class scatter alike, float64 [numbers, numbers].
         values: Values of the rule's settings.
     """
-    weights = np.minimum(counts, float(values["vote_cap"]))
+    weights = weights_of(counts, values)
     shares = weights / weights.sum()
     if values["centre"] == GEOMETRIC_MEDIAN:
         shares = geometric_shares(prototypes @ whitening, weights)
@@ -65,5 +70,6 @@ RULE = Rule(
         "vote_cap": Setting(3, "clips from which more give a device no more weight; 1: all devices alike", 1, 10_000),
         "provisional": Setting(3, "devices below which a class that the fleet discovered is provisional", 1, 1_000),
         "corrections": Setting(True, "whether what an owner said is not a sound travels to all devices"),
+        "order": Setting(True, "whether what comes before the end of a long word travels to all devices"),
     },
 )

@@ -73,17 +73,19 @@ def changed_head(
 def changed_prototypes(prototypes: FleetPrototypes, change: ClassChange) -> FleetPrototypes:
     """Return the fleet's prototypes after a change, until a round makes them anew.
 
-    That of merged classes is the mean of theirs by devices. What is not a class stays where the class does: of merged
-    ones, the one may be what the other is not.
+    That of merged classes is the mean of theirs by devices, and what comes before it that of the one of most devices.
+    What is not a class stays where the class does: of merged ones, the one may be what the other is not.
     """
     known = prototypes.class_ids
     found: list[tuple[str, Array, int]] = []
+    most: list[int] = []  # row of the class of most devices
     for info, sources in zip(change.classes, change.sources, strict=True):
         places = [known.index(class_id) for class_id in sources if class_id in known]
         if places:
             counts = prototypes.devices[places]
             mean = np.average(prototypes.means[places], axis=0, weights=counts)
             found.append((info.class_id, mean, int(counts.sum())))
+            most.append(places[int(counts.argmax())])
     names = tuple(class_id for class_id, _, _ in found)
     negatives, said = None, prototypes.negatives
     alone = {sources[0] for sources in change.sources if len(sources) == 1}
@@ -97,6 +99,7 @@ def changed_prototypes(prototypes: FleetPrototypes, change: ClassChange) -> Flee
         np.array([count for _, _, count in found], np.int64),
         tuple(class_id for class_id in prototypes.provisional if class_id in names),
         negatives,
+        None if prototypes.order is None else prototypes.order.words(np.array(most, np.intp)),
     )
 
 

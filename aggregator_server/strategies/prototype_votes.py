@@ -1,7 +1,7 @@
 """What devices last said of classes in rounds of ``prototypes``: kept from round to round, a row for each vote."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from aggregator_server.aggregation.contract import Assigned, ClassTerms, Contrib
 from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
+from fleet_protocol.word_order import WordOrder
 
 _ID_BYTES = 32
 _NO_CLASS = -1
@@ -25,6 +26,7 @@ class Votes:
     devices: NDArray[np.bytes_]  # who said it, bytes of 32 [votes]
     prototypes: Floats  # float32 [votes, frames, numbers]
     clips: Floats  # how many clips are behind each, float32 [votes]
+    order: WordOrder | None = None  # what comes before the newest windows of each; None where nobody asked for it
 
     def fill(self, rows: NDArray[np.intp], prototypes: Floats, clips: Floats) -> None:
         """Write votes into their rows; those whose row is -1 are left out."""
@@ -65,15 +67,50 @@ def votes_of(
 
     shape = (len(order), *public_set.settings.shape)
     votes = Votes(columns[order], devices[order], np.empty(shape, np.float32), np.empty(len(order), np.float32))
+    orders = _Orders(len(order), public_set.settings.shape)
+    wanted = bool(inputs.plan.aggregation.settings.get("order"))  # a round of an earlier release does not say
     start = 0
     for contribution, one in zip(contributions, said, strict=True):
         arrays = contribution.read()
         votes.fill(rows[start : start + len(one)], arrays["prototypes"], arrays["counts"])
+        if wanted:
+            orders.add(arrays, len(one), rows[start : start + len(one)])
         start += len(one)
     for first in range(0, len(kept), _ROWS):
         some = kept[first : first + _ROWS]
         votes.fill(rows[start + first :][: len(some)], state["prototypes"][some], state["counts"][some])
-    return votes
+    if wanted and len(kept):
+        orders.add(state, len(state["counts"]), rows[start:], kept)
+    return replace(votes, order=orders.put_together()) if wanted else votes
+
+
+class _Orders:
+    """What comes before the newest windows of votes, as it is read; most votes have nothing."""
+
+    def __init__(self, votes: int, shape: tuple[int, ...]) -> None:
+        self._shape = shape
+        self._rows = [np.zeros(0, np.intp)]  # of votes
+        self._found = [WordOrder.none(0, shape)]
+        self._none = WordOrder.none(votes, shape)
+
+    def add(self, arrays: Arrays, count: int, rows: NDArray[np.intp], chosen: NDArray[np.intp] | None = None) -> None:
+        """Take that of ``count`` words, or the chosen ones, which are votes' rows; -1: of none."""
+        found = WordOrder.read(arrays, count, self._shape)
+        if len(found.means):
+            chosen = np.arange(count) if chosen is None else chosen
+            some = np.flatnonzero((rows >= 0) & (found.states[chosen] > 0))
+            self._rows.append(rows[some])
+            self._found.append(found.words(chosen[some]))
+
+    def put_together(self) -> WordOrder:
+        """Return that of all votes."""
+        rows = np.concatenate(self._rows)
+        order = np.argsort(rows, kind="stable")
+        states, lengths = self._none.states, self._none.lengths
+        states[rows] = np.concatenate([one.states for one in self._found])
+        lengths[rows] = np.concatenate([one.lengths for one in self._found])
+        every = WordOrder(states[rows], lengths[rows], np.concatenate([one.means for one in self._found]))
+        return WordOrder(states, lengths, every.words(order).means)
 
 
 def devices_of(contributions: Sequence[Contribution]) -> NDArray[np.bytes_]:
@@ -133,6 +170,7 @@ def _arrays(votes: Votes, class_ids: Sequence[str]) -> Arrays:
         "devices": votes.devices.view(np.uint8).reshape(-1, _ID_BYTES),
         "prototypes": votes.prototypes,
         "counts": votes.clips,
+        **({} if votes.order is None else votes.order.arrays),
     }
 
 

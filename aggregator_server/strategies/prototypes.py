@@ -3,7 +3,8 @@
 A device uploads the mean embedding of each of its classes, and of the new sounds that it met, with the number of clips
 (prototypical networks, Snell et al. 2017). Every device has one vote for a class, its latest, kept from round to round.
 The fleet's prototypes travel down, and each device fits its head to draws around them, as it does when it is taught.
-What an owner said is not a class travels in the same way, as negative prototypes of it.
+What an owner said is not a class travels in the same way, as negative prototypes of it. So does what comes before the
+end of a long word.
 """
 
 import math
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms
 from aggregator_server.aggregation.label_wise import DETAILED
 from aggregator_server.aggregation.negative_prototypes import Said, fleet_negatives
+from aggregator_server.aggregation.order_mean import combine_order
 from aggregator_server.aggregation.prototype_mean import combine
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import recognise
@@ -26,6 +28,7 @@ from aggregator_server.strategies.prototype_votes import Votes, denied_of, devic
 from aggregator_server.strategies.strategy import Strategy
 from aggregator_server.strategies.upload_checks import Shapes, check_arrays, check_document
 from fleet_protocol.arrays import Bools, Doubles, Floats
+from fleet_protocol.errors import TensorError
 from fleet_protocol.fleet_prototypes import FleetPrototypes, Negatives
 from fleet_protocol.limits import NAME_LENGTH, NEGATIVES
 from fleet_protocol.messages import Update
@@ -33,24 +36,33 @@ from fleet_protocol.public_set import PublicSet
 from fleet_protocol.setting import Value
 from fleet_protocol.similar_groups import SIMILAR_FROM, similar_groups
 from fleet_protocol.tensors import Arrays
+from fleet_protocol.word_order import ORDER_ARRAYS, WordOrder
 
 # Votes for a class that are compared with one another.
 _COMPARED = 512
 
 
 def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
-    """Check an upload's document, prototypes and numbers of clips. Raises MalformedUpdateError: one is wrong."""
+    """Check an upload's document, prototypes, order and numbers of clips. Raises MalformedUpdateError: one is wrong."""
     check_document(terms, update)
     if update.known != update.classes:
         raise MalformedUpdateError(
             f"every class that the upload names has a prototype: 'known' must be {update.classes}, not {update.known}"
         )
-    wanted: Shapes = {"counts": (len(update.known) + len(update.reports),)}
+    described = len(update.known) + len(update.reports)
+    wanted: Shapes = {"counts": (described,)}
+    if any(name in arrays for name in ORDER_ARRAYS):
+        wanted |= {"before": (None, *terms.settings.shape)}
+        wanted |= {"before_states": (described,), "before_lengths": (described,)}
     if update.negatives:
         _check_negatives(terms, update.negatives)
         wanted["negatives"] = (len(update.negatives), *terms.settings.shape)
         wanted["negative_counts"] = (len(update.negatives),)
     check_arrays(terms, update, arrays, wanted)
+    try:
+        WordOrder.read(arrays, described, terms.settings.shape)
+    except TensorError as error:
+        raise MalformedUpdateError(str(error)) from error
     counts = np.concatenate([arrays[name] for name in ("counts", "negative_counts") if name in wanted])
     if (counts < 1).any():
         raise MalformedUpdateError(f"a prototype is the mean of at least one clip, not of {counts.min():g}")
@@ -86,6 +98,9 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
         "provisional": list(found.provisional),
         "distances": distances,
     }
+    if found.order is not None:  # how many windows before the newest one, by class
+        states = zip(found.class_ids, found.order.states.tolist(), strict=True)
+        details["order"] = {class_id: count for class_id, count in states if count}
     if found.negatives is not None:
         said = details["negatives"] = dict[str, list[int]]()  # how many devices said so of each, by class
         for class_id, devices in zip(found.negatives.class_ids, found.negatives.devices.tolist(), strict=True):
@@ -129,6 +144,12 @@ def _agreeing(prototypes: Floats, column: int, public_set: PublicSet, space: Pub
     return agree
 
 
+def _alike(directions: Doubles) -> Bools:
+    """Tell which of devices' sounds, by their directions, float64 [devices, numbers], are the one of most, bool [n]."""
+    mean = directions[similar_groups(directions[:_COMPARED])[0]].mean(axis=0)
+    return np.asarray(directions @ (mean / np.linalg.norm(mean)) >= SIMILAR_FROM)
+
+
 def _combined(
     votes: Votes, public_set: PublicSet, values: Mapping[str, Value], shown: NDArray[np.bytes_]
 ) -> tuple[FleetPrototypes, dict[str, dict[str, float]]]:
@@ -137,14 +158,18 @@ def _combined(
     whitening = space.whitening
     columns, starts = np.unique(votes.columns, return_index=True)
     classes = [public_set.classes[column] for column in columns]
-    means, distances, counts = [], {}, []
+    means, distances, counts, orders = [], {}, [], list[tuple[Floats, float]]()
     for info, start, stop in zip(classes, starts, (*starts[1:], len(votes.columns)), strict=True):
         rows = slice(int(start), int(stop))
         points = votes.prototypes[rows].reshape(stop - start, -1).astype(np.float64)
         column, counted = int(votes.columns[start]), np.ones(stop - start, np.bool_)
         if info.discovered_in is not None:
             counted = _agreeing(votes.prototypes[rows], column, public_set, space)
-        means.append(combine(points[counted], votes.clips[rows][counted].astype(np.float64), whitening, values))
+        clips = votes.clips[rows][counted].astype(np.float64)
+        means.append(combine(points[counted], clips, whitening, values))
+        if votes.order is not None:
+            order = votes.order.words(np.arange(start, stop)[counted])
+            orders.append(combine_order(order, clips, whitening, values, lambda sent: _alike(space.directions(sent))))
         is_shown = np.isin(votes.devices[rows], shown)
         away = np.linalg.norm((points[is_shown] - means[-1]) @ whitening, axis=1).round(3)
         names = (name.decode() for name in votes.devices[rows][is_shown].tolist())
@@ -161,6 +186,7 @@ def _combined(
             for info, is_few in zip(classes, few, strict=True)
             if is_few and info.discovered_in is not None
         ),
+        order=None if votes.order is None else WordOrder.of(orders, public_set.settings.shape),
     )
     return found, distances
 

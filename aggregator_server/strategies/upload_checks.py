@@ -19,7 +19,7 @@ from fleet_protocol.messages import Update
 from fleet_protocol.tensors import Arrays, require
 
 _EMBEDDINGS = (PROTOTYPE_RANGES, PROTOTYPE_LEAST_WIDTH)
-_RANGES = {"impressions": (IMPRESSION_RANGES,), "prototypes": _EMBEDDINGS, "negatives": _EMBEDDINGS}
+_RANGES = {"impressions": (IMPRESSION_RANGES,)} | dict.fromkeys(("prototypes", "negatives", "before"), _EMBEDDINGS)
 Shapes = dict[str, tuple[int | None, ...]]
 
 

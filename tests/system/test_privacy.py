@@ -30,8 +30,9 @@ from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import ENROL, Aggregator
 from tests.support.checkout import ROOT
 from tests.support.edge_process import BRISK, EdgeDaemon, give_identity, wait_for
+from tests.support.phrases import joined, write_takes
 from tests.support.recording_proxy import RecordingProxy, Request
-from tests.support.sounds import public_set_of, write_clips
+from tests.support.sounds import melody, public_set_of, write_clips
 from tests.support.taught_device import ended, worker
 
 pytestmark = pytest.mark.slow
@@ -113,7 +114,7 @@ class Round:
 
 
 def taught_device(folder: Path, bundle: Path, url: str) -> EdgeDaemon:
-    """A device that was taught two words and a kettle, heard something unknown, and has a journal.
+    """A device that was taught two words and a kettle, which lasts, heard something unknown, and has a journal.
 
     Its owner denied that some sounds were one of the words.
     """
@@ -125,7 +126,9 @@ def taught_device(folder: Path, bundle: Path, url: str) -> EdgeDaemon:
     )
     give_identity(device.state, folder.name)
     state, clips = device.device_state(), device.state / "clips"
-    write_clips(clips, "stop", 6, seed=1, name=SECRET_LABEL)
+    rng = np.random.default_rng(1)
+    kettle = [joined(*(melody(sound, rng).astype(np.float32) for sound in ("stop", "up"))) for _ in range(6)]
+    write_takes(clips, SECRET_LABEL, kettle)
     for label in ("yes", "no"):
         write_clips(clips, label, 6, seed=1)
         write_clips(clips, "down", 2, seed=6, name=rejected(label))
@@ -213,6 +216,7 @@ def test_an_upload_has_the_fields_and_the_arrays_of_the_strategy_s_row(round_):
         "classes": len(document["classes"]),
         "sounds": described,
         "negatives": len(document["negatives"]),
+        "windows": int(arrays["before_states"].sum()) if "before_states" in arrays else 0,
         "impressions": SHORT["impressions"],
         "frames": frames,
         "coefficients": coefficients,

@@ -1,7 +1,8 @@
 """Prototypes: the device's part of a round, in which no network is trained (docs/methods.md, "Prototypes").
 
-Contribute: send the mean embedding of each label's clips, and of what the owner said is not the label. Learn: take up
-classes, and fit the head as teaching does, with the fleet's prototypes beside the device's own clips.
+Contribute: send the mean embedding of each label's clips, of a long word also of what comes before, and of what the
+owner said is not the label. Learn: take up classes, and fit the head as teaching does, with the fleet's prototypes
+beside the device's own clips.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from edge_client.learning.negative_prototypes import denied_groups
 from edge_client.learning.rounds.client_update import RoundContext, build_update
 from edge_client.learning.rounds.clips import held_out_metrics
 from edge_client.learning.rounds.kept_model import adoptable, after_round, choose_of
+from edge_client.learning.teaching.head_material import Before
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.job import go_over
 from edge_client.model.runtime import ModelRuntime
@@ -27,10 +29,13 @@ from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.fleet_prototypes import FleetPrototypes
+from fleet_protocol.joint_statistics import JointStatistics
 from fleet_protocol.labels import LabelMap
+from fleet_protocol.limits import STATES_BEFORE, WORD_S
 from fleet_protocol.messages import Learned, Update, Work, to_json
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays, pack
+from fleet_protocol.word_order import WordOrder
 
 
 class PrototypeExchange:
@@ -59,12 +64,14 @@ class PrototypeExchange:
         *,
         share_names: bool,
         rejected: Mapping[str, Floats] | None = None,
+        before: Mapping[str, Before] | None = None,
     ) -> tuple[Update, Arrays]:
         """Give every label a slot; return the upload. Raises LabelError if the head has no free slot.
 
         ``takes`` are embeddings by label, float32 [clips, variants, numbers], of which the first variant is the clip
         itself; ``rejected``, as ``takes``, those of what its owner said is not it: sent for classes that the fleet has,
-        if the plan asks for corrections; an older aggregator does not.
+        if the plan asks for corrections; ``before``: what comes before the takes of long words, sent if the plan asks
+        for the order. An older aggregator asks for neither.
         """
         label_map = take_labels(self.label_map, tuple(takes), self._work.classes)
         owners = np.concatenate([np.full(len(clips), label_map.slot_of(label)) for label, clips in takes.items()])
@@ -79,13 +86,28 @@ class PrototypeExchange:
         counts = np.array([np.count_nonzero(owners == slot) for slot in (*known, *new)], np.float32)
         self.label_map = label_map
         arrays: Arrays = {"prototypes": means, "counts": counts}
-        wanted = bool(self._work.plan.aggregation.settings.get("corrections", False))
-        denied = self._denied(rejected or {}, of_fleet) if wanted else []
+        asked = self._work.plan.aggregation.settings
+        if asked.get("order", False):
+            label_of = {label_map.slot_of(label): label for label in takes}
+            words = [self._order(takes[label_of[slot]], (before or {}).get(label_of[slot])) for slot in (*known, *new)]
+            arrays |= WordOrder.of(words, self._settings.shape).arrays
+        denied = self._denied(rejected or {}, of_fleet) if asked.get("corrections", False) else []
         if denied:
             update = dataclasses.replace(update, negatives=tuple(class_id for class_id, _ in denied))
             arrays["negatives"] = np.stack([_mean(clips)[None] for _, clips in denied])
             arrays["negative_counts"] = np.array([len(clips) for _, clips in denied], np.float32)
         return update, arrays
+
+    def _order(self, takes: Floats, before: Before | None) -> tuple[Floats, float]:
+        """Return the mean windows before a label's takes, float32 [states, frames, numbers], and its length, s."""
+        own, statistics = takes[:, 0], self._statistics
+        is_sound = isinstance(statistics, JointStatistics) and statistics.is_sound(own)
+        if before is None or is_sound:
+            return np.zeros((0, *self._settings.shape), np.float32), 0.0
+        rows = np.stack([_mean(windows) for windows in before.rows[:STATES_BEFORE]])
+        if isinstance(statistics, JointStatistics):  # nobody asked what sound a part of a word is
+            rows[:, statistics.split :] = _mean(own)[statistics.split :]
+        return rows[:, None], min(before.length_s, WORD_S)
 
     def _denied(self, rejected: Mapping[str, Floats], of_fleet: Container[str]) -> list[tuple[str, Floats]]:
         """Return classes, and clips that are not of them, float32 [any, numbers], a group of clips each."""
@@ -130,7 +152,7 @@ class PrototypeRound:
         device, own_id = self._config.device, self._state.identity.load().device_id
         rejected = heard.rejected if device.share_corrections else {}
         update, arrays = self._exchange.contribute(
-            heard.takes, own_id, share_names=device.share_names, rejected=rejected
+            heard.takes, own_id, share_names=device.share_names, rejected=rejected, before=heard.before
         )
         label_map, before = self._exchange.label_map, self._saved.progress
         unheard = (*before.unheard, *label_map.new_since(before.label_map))

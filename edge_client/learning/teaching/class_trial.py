@@ -1,19 +1,22 @@
 """A device tries a class of others before it listens for it: on what it knows itself, and what it has heard.
 
 A class that is heard in other words, in talk, in this room, or in place of the owner's own sounds is refused, whoever
-sent it: one device of a fleet may send anything (docs/security.md, "Bad devices").
+sent it: one device of a fleet may send anything (docs/security.md, "Bad devices"). A phrase is tried by its order: on
+what came before the owner's phrases, and on other words before each word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from edge_client.detection.scores import Scorer
 from edge_client.detection.thresholds import Tail, logits
 from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
+from edge_client.model.prototypes import Prototype
 from edge_client.room.reservoir import Layout, Sample
 from edge_client.room.room_tails import RoomTail, room_tails
 from edge_client.storage.class_offers import Refused
@@ -35,12 +38,19 @@ _NEEDED_HOURS = 2.0
 
 
 @dataclass(frozen=True)
+class _Windows:
+    rows: Floats  # float32 [windows, numbers]
+    earlier: Floats  # what came before them, float32 [states, windows, numbers]; NaN where nobody knows
+
+
+@dataclass(frozen=True)
 class Trial:
     """What classes of others are tried on."""
 
     scorer: Scorer
     label_map: LabelMap
     tails: Mapping[str, Tail]
+    prototypes: Mapping[str, Prototype]
     promised: float  # false alarms an hour of a label
     statistics: EmbeddingStatistics
     heard: Heard
@@ -50,12 +60,12 @@ class Trial:
     def refused(self, classes: Mapping[int, Floats]) -> dict[int, Refused]:
         """Return why some classes are refused, by slot; ``classes`` by slot what is known of each, [any, numbers]."""
         found: dict[int, Refused] = {}
-        own, words = self._own(), self._words()
+        own = self._own()
         for slot, rows in classes.items():
             label = self.label_map.names[slot]
-            taken = {name: self._taken(slot, rows, sounds) for name, sounds in own.items() if name != label}
+            taken = {name: self._taken(slot, rows, name, sounds) for name, sounds in own.items() if name != label}
             worst = max(taken, key=lambda name: taken[name], default="")
-            rate = self._false_alarms(slot, rows, words) + self._in_the_room(slot)
+            rate = self._false_alarms(slot, rows) + self._in_the_room(slot)
             if worst and taken[worst] > _OWN_SHARE:
                 told = f"{taken[worst]:.0%} of {worst!r} would be taken for it"
                 found[slot] = Refused("own_sounds", told)
@@ -64,45 +74,73 @@ class Trial:
                 found[slot] = Refused("false_alarms", told)
         return found
 
-    def _taken(self, slot: int, rows: Floats, sounds: Floats) -> float:
-        """Return which share of sounds, float32 [sounds, numbers], is heard as the class; all of a copy of theirs."""
-        copied = self._near(rows, sounds.mean(axis=0, keepdims=True))[0] >= _COPY
-        return 1.0 if copied else self._share(slot, sounds)
+    def _taken(self, slot: int, rows: Floats, name: str, sounds: _Windows) -> float:
+        """Return which share of a label's sounds is heard as the class; all of a copy of theirs."""
+        copied = self._near(rows, sounds.rows.mean(axis=0, keepdims=True))[0] >= _COPY
+        return 1.0 if copied and self._in_one_order(slot, name) else self._share(slot, sounds)
 
-    def _own(self) -> dict[str, Floats]:
-        """Return by label the owner's takes, or public recordings of what is heard, float32 [rows, numbers]."""
-        found = {label: takes.reshape(-1, takes.shape[-1]) for label, takes in self.heard.takes.items()}
+    def _in_one_order(self, slot: int, name: str) -> bool:
+        """Tell whether what comes before a class and a label is the same too, or one of the two does not say."""
+        found = [self.prototypes.get(one) for one in (self.label_map.names[slot], name)]
+        one, other = (np.zeros((0, 1)) if label is None else label.before for label in found)
+        states = min(len(one), len(other))
+        products = np.sum(one[:states] * other[:states], axis=1) if states else np.zeros(0)
+        lengths = np.linalg.norm(one[:states], axis=1) * np.linalg.norm(other[:states], axis=1)
+        return bool((products >= SAME_SOUND * lengths).all())
+
+    def _own(self) -> dict[str, _Windows]:
+        """Return by label the owner's takes, or public recordings of what is heard."""
+        found = {label: self._of_takes(label) for label in self.heard.takes}
         if self.public_set is not None:
             for column, class_id in enumerate(self.public_set.class_ids):
                 slot = self.label_map.slot_of_class(class_id)
                 rows = (self.public_set.labels == column) & ~self.public_set.synthetic
                 if slot is not None and rows.any():
-                    found.setdefault(self.label_map.names[slot], self.public_set.features[rows, 0])
+                    found.setdefault(self.label_map.names[slot], self._windows(self.public_set.features[rows, 0]))
         return found
 
-    def _words(self) -> list[Floats]:
-        """Return draws of each word of the pretraining, float32 [draws, numbers]."""
-        rng, varied = np.random.default_rng(0), self.statistics.varied
-        return [varied.draw(mean, _DRAWS, rng) for mean in varied.means]
+    def _of_takes(self, label: str) -> _Windows:
+        takes, before = self.heard.takes[label], self.heard.before.get(label)
+        rows = takes[:, 1:].reshape(-1, takes.shape[-1])  # what comes before the clip itself was not computed
+        if before is None or before.rows.shape[1] != len(rows):
+            return self._windows(takes.reshape(-1, takes.shape[-1]))
+        return self._windows(rows, before.rows)
 
-    def _is_heard(self, slot: int, rows: Floats) -> Doubles:
-        """Return whether each row, float32 [rows, numbers], is heard as a label, 0 or 1."""
-        scores = self.scorer(rows[:, None])
+    def _windows(self, rows: Floats, before: Floats | None = None) -> _Windows:
+        earlier = np.full((self.scorer.states, *rows.shape), np.nan, np.float32)
+        for state, known in enumerate(() if before is None else before[: self.scorer.states]):
+            earlier[state] = known
+        return _Windows(rows, earlier)
+
+    @cached_property
+    def _words(self) -> list[_Windows]:
+        """Draws of each word of the pretraining, before which others came."""
+        rng, varied = np.random.default_rng(0), self.statistics.varied
+        draws = [varied.draw(mean, _DRAWS, rng) for mean in varied.means]
+        every = np.concatenate(draws)
+        found = [self._windows(rows) for rows in draws]
+        for one in found:
+            one.earlier[:] = every[rng.integers(len(every), size=one.earlier.shape[:2])]
+        return found
+
+    def _is_heard(self, slot: int, windows: _Windows) -> Doubles:
+        """Return whether each window is heard as a label, 0 or 1."""
+        scores = self.scorer(windows.rows[:, None], windows.earlier[:, :, None])
         tail = self.tails[self.label_map.names[slot]]
         best = scores.argmax(axis=1) == slot
         return np.asarray(best & (scores[:, slot] >= tail.threshold(self.promised)), np.float64)
 
-    def _share(self, slot: int, rows: Floats) -> float:
-        return float(self._is_heard(slot, rows).mean()) if len(rows) else 0.0
+    def _share(self, slot: int, windows: _Windows) -> float:
+        return float(self._is_heard(slot, windows).mean()) if len(windows.rows) else 0.0
 
     def _near(self, rows: Floats, others: Floats) -> Doubles:
         """Return the whitened cosines of a class's mean and others, float32 [others, numbers]."""
         mean = self.statistics.whitened(rows.mean(axis=0, keepdims=True))[0]
         return np.asarray(self.statistics.whitened(others) @ mean)
 
-    def _false_alarms(self, slot: int, rows: Floats, words: Sequence[Floats]) -> float:
+    def _false_alarms(self, slot: int, rows: Floats) -> float:
         """Return how often an hour the class is heard in talk, in words that are not the one that it may be."""
-        shares = [self._share(slot, draws) for draws in words]
+        shares = [self._share(slot, word) for word in self._words]
         near = self._near(rows, self.statistics.means)
         if near.max(initial=-1.0) >= SAME_SOUND:
             shares.pop(int(near.argmax()))

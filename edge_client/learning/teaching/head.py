@@ -24,14 +24,14 @@ import numpy as np
 
 from edge_client.clips.folders import SOUND, known_labels
 from edge_client.config import Config
-from edge_client.detection.scores import Scorer, directions_before, prototype, weight_of_order
+from edge_client.detection.scores import Scorer, directions_before, prototype, states_before, weight_of_order
 from edge_client.detection.thresholds import Tail, fit_tails
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import take_labels
 from edge_client.learning.sgd import Optimiser, settling, train_epoch
 from edge_client.learning.teaching.advice import Advice, advice_on
 from edge_client.learning.teaching.class_trial import Trial, rows_of_class
-from edge_client.learning.teaching.head_material import HeadMaterial, Heard, head_material
+from edge_client.learning.teaching.head_material import Before, HeadMaterial, Heard, head_material
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
@@ -97,6 +97,17 @@ def centres(
     for class_id, mean, devices in zip(prototypes.class_ids, prototypes.means[:, 0], prototypes.devices, strict=True):
         off = statistics.draw(np.zeros_like(mean), _CENTRES, rng)
         found[class_id] = mean + np.float32(np.sqrt(_OFF / devices)) * (off - off.mean(axis=0))
+    return found
+
+
+def orders(prototypes: FleetPrototypes) -> dict[str, Before]:
+    """Return by class the windows that came before it where others taught it, as many as a word of its length has."""
+    found = {}
+    for index, class_id in enumerate(prototypes.class_ids if prototypes.order is not None else ()):
+        assert prototypes.order is not None
+        rows, length_s = prototypes.order.word(index)
+        if states := min(len(rows), states_before(length_s)):
+            found[class_id] = Before(rows[:states], length_s)
     return found
 
 
@@ -169,6 +180,7 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     words = {label: name for label, name in from_start.items() if name in statistics.known.words}
     prototypes = {} if fleet is None else centres(fleet, statistics, np.random.default_rng([seed, 4]))
     denied = {} if fleet is None or fleet.negatives is None else fleet.negatives.of_classes()
+    sent = {} if fleet is None else orders(fleet)
     settings, start = config.training, read_bundle(config.bundle).weights
     every_sound = model.manifest.feature_settings.hears_sounds
 
@@ -187,7 +199,7 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         are_sounds = {label for label in label_map.labels if every_sound or kinds.get(label) == SOUND}
         known = _alike(heard, statistics, are_sounds) | from_start
         known_words = {label: name for label, name in known.items() if name in statistics.known.words}
-        near = _prototypes(label_map, material, heard, statistics, are_sounds, known_words)
+        near = _prototypes(label_map, material, heard, statistics, are_sounds, known_words, sent)
         learned = _listening(label_map, material, from_start)
         of_words = _WORDS if statistics.unheard is None else Tail(*statistics.unheard)
         least = {label: _SOUNDS if label in are_sounds else of_words for label in learned.labels}
@@ -213,7 +225,8 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         scorer = Scorer(model, learned.label_map, learned.prototypes, learned.known)
         tails = {label: Tail(*tail) for label, tail in learned.tails.items()}
         promised, room = config.detector.false_accepts_per_hour, kept_sample(config, state, model.manifest)
-        trial = Trial(scorer, label_map, tails, promised, statistics, heard, public_set, room)
+        near = learned.prototypes
+        trial = Trial(scorer, label_map, tails, near, promised, statistics, heard, public_set, room)
         for slot, why in trial.refused(of_others).items():
             refused[str(label_map.class_ids[slot])] = why
             label_map = label_map.give_up(slot)
@@ -263,8 +276,13 @@ def _prototypes(
     statistics: EmbeddingStatistics,
     are_sounds: Container[str],
     known_words: Mapping[str, str],
+    sent: Mapping[str, Before],
 ) -> dict[str, Prototype]:
-    """Return the prototypes of labels: of takes and recordings, else of the centres that are known."""
+    """Return the prototypes of labels: of takes and recordings, else of the centres that are known.
+
+    ``sent``: by class what others say comes before it. Of a class with neither takes nor recordings it is all there is,
+    and its parts are the windows that came before.
+    """
     names, nothing = dict(enumerate(label_map.names)), np.zeros((0, statistics.means.shape[1]), np.float32)
     found = {}
     for one in material.sounds:
@@ -283,9 +301,12 @@ def _prototypes(
         if label in heard.parts:
             parts = heard.parts[label].swapaxes(0, 1)
             rows += [prototype(part, statistics, part[:, None], known=known) for part in parts]
+        before = heard.before.get(label)
+        if not len(one.rows):
+            before = sent.get(label_map.class_ids[one.slot] or "")
+            rows += [] if before is None else [prototype(part, statistics) for part in before.rows]
         most = max(map(len, rows))  # parts of some takes alone are known: the others' stand there twice
         whole = np.stack([np.resize(takes, (most, takes.shape[1])) for takes in rows])
-        before = heard.before.get(label)
         ago = nothing if before is None else directions_before(before.rows, before.length_s, statistics)
         found[label] = Prototype(whole, ago)
     return found

@@ -1,55 +1,32 @@
 """Phrases that share a part, said by a synthesiser, are told apart by the order in which their parts come."""
 
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
 
-from demo.corpus import synthesise
-from edge_client.audio.recordings import encode_wave, loud_stretch, read_recording
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector
 from edge_client.detection.thresholds import logits
 from fleet_protocol.ready_bundles import find_bundle
+from tests.support.phrases import phrases, said, write_takes
 from tests.support.sounds import RATE
 from tests.support.taught_device import Device
 
 pytestmark = pytest.mark.slow
 PHRASES = ("lights on", "lights off", "last song", "next song")
-BEGINNINGS, ENDS = ("please lower", "please raise"), ("the kitchen lights", "the bedroom lights")
-
-
-def said(folder, labels):
-    """Return the thirteen takes of each label by one speaker."""
-    synthesise(folder, labels, speakers=1, takes=13, seed=1)
-    return {label: [read_recording(take, RATE) for take in sorted((folder / label).iterdir())] for label in labels}
-
-
-def joined(first, second):
-    """Return two takes behind one another, with the room beside them."""
-    parts = [take[slice(*loud_stretch(take, RATE))] for take in (first, second)]
-    room = np.random.default_rng(2).normal(scale=0.0005, size=RATE // 4).astype(np.float32)
-    return np.concatenate([room, parts[0], room[: RATE // 20], parts[1], room])
 
 
 @pytest.mark.parametrize("longer", [False, True])
 def test_phrases_that_share_a_part_are_told_apart_by_their_order(tmp_path, longer):
     device = Device(tmp_path, find_bundle("words"))
     if longer:  # than a clip of the front end
-        parts = said(tmp_path / "said", (*BEGINNINGS, *ENDS))
-        takes = {
-            f"{one} {other}": [joined(*both) for both in zip(parts[one], parts[other], strict=True)]
-            for one, other in itertools.product(BEGINNINGS, ENDS)
-        }
-        assert all(len(take) > 1.6 * RATE for take in itertools.chain(*takes.values()))
+        takes, _ = phrases(tmp_path / "said")
     else:
         takes = said(tmp_path / "said", PHRASES)
     for label, found in takes.items():
-        (device.clips / label).mkdir(parents=True)
-        for number, take in enumerate(found[:5]):
-            (device.clips / label / f"{number}.wav").write_bytes(encode_wave(take, RATE))
+        write_takes(device.clips, label, found[:5])
     device.teach()
     loaded = load_listening(device.config)
     states = {label: len(one.before) for label, one in loaded.prototypes.items()}
