@@ -5,6 +5,7 @@ It never gives up: while the aggregator is away it tries again after growing pau
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import random
@@ -41,6 +42,9 @@ _SPARE_BYTES = 512 * 1024 * 1024
 _WAITING = "device_waiting"
 # What the aggregator says of an upload that it will never take: there is no use in keeping it.
 _HOPELESS = {"round_closed", "duplicate_update", "round_not_found", "not_selected"}
+# By which it refuses the form of what it was sent: the same bytes will not do later either.
+_OF_FORM = {400, 413, 415, 422}
+_DAMAGED_ON_THE_WAY = "digest_mismatch"
 
 
 class RoundLoop:
@@ -58,7 +62,8 @@ class RoundLoop:
             log.warning("%s is plain HTTP: whoever reads the network has its secret (insecure_http)", server.url)
         self._client = client_of_member(server.url, state)
         self._jitter = random.Random(state.identity.load().device_id)  # noqa: S311  (spreads devices, guards nothing)
-        # A round whose training failed here: trying it for ever would keep the device from everything else.
+        # A round whose training failed here, or whose result was refused: trying it for ever would keep the device from
+        # everything else.
         self._given_up: tuple[int, str] | None = None
         self._last_enrolment: Enrolment | None = None
         self._heard_at = time.monotonic()
@@ -129,9 +134,9 @@ class RoundLoop:
             "enrolled as %s; the fleet knows %d classes; the owner's words for sounds %s", device.name, known, words
         )
 
-    def _report(self, trouble: str = "") -> None:
+    def _report(self, trouble: str = "", in_full: str = "") -> None:
         """Report changes to the aggregator: the owner's labels, where they are shared, clips, and what went wrong."""
-        self.status["trouble"] = trouble
+        self.status["trouble"] = in_full or trouble
         message = describe(self._config, self._state.identity.load(), trouble)
         if message != self._last_enrolment:
             self._client.enrol(message, message.secret)
@@ -171,17 +176,40 @@ class RoundLoop:
             self._client.upload(work.round_id, data, self._beat)
             log.info("round %d: uploaded", work.round_id)
         except RefusedError as error:
+            if _is_of_form(error):
+                self._set_aside(work, path, error)
+                return
             if error.code not in _HOPELESS:
                 raise
             log.warning("round %d: %s", work.round_id, error)
         remove_durably(path)
         self._report()
 
+    def _set_aside(self, work: Work, path: Path, error: RefusedError) -> None:
+        """Send a result no more, and say why; the device takes part in later rounds."""
+        self._given_up = (work.round_id, work.kind)
+        remove_durably(path)
+        log.error("round %d: %s; the device does not send it again, and waits for the next round", work.round_id, error)
+        trouble = f"what it sent for round {work.round_id} was refused ({error.code}); its log says why"
+        self._report(trouble, in_full=f"round {work.round_id}: {error}")
+
     def _learn(self, work: Work) -> None:
         path, progress = self._state.outbox.learned_path(work.round_id), self._progress()
         done = progress.fine_tuned if work.fine_tune else progress.learned
         learned = parse(Learned, json.loads(self._result(path, work, done)))
-        self._client.learned(learned)
+        try:
+            self._client.learned(learned)
+        except RefusedError as error:
+            if not _is_of_form(error):
+                raise
+            log.warning("round %d: %s; the device reports without figures", work.round_id, error)
+            try:  # until it has reported, the aggregator asks it for nothing else
+                self._client.learned(dataclasses.replace(learned, metrics={}, refused={}))
+            except RefusedError as again:
+                if not _is_of_form(again):
+                    raise
+                self._set_aside(work, path, again)
+                return
         log.info("round %d: learned%s", work.round_id, ", and kept a model of its own" if learned.kept_own else "")
         remove_durably(path)
 
@@ -202,6 +230,11 @@ class RoundLoop:
         if data is None:
             raise WorkError(f"{path} was damaged as it was written; check this device's disk")
         return data
+
+
+def _is_of_form(error: RefusedError) -> bool:
+    """Return whether the same bytes will be refused again, whenever they are sent."""
+    return error.status in _OF_FORM and error.code != _DAMAGED_ON_THE_WAY
 
 
 def _token(server: ServerConfig, membership: Membership | None) -> str:

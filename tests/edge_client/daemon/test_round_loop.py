@@ -1,6 +1,7 @@
 """Whole devices as processes of their own, with a real aggregator: rounds, new sounds, and what goes wrong."""
 
 import contextlib
+import json
 import signal
 import threading
 import time
@@ -91,13 +92,7 @@ class LongTraining(TrainingProcess):
 def test_a_device_is_heard_of_while_it_trains_however_long_that_takes(fleet, monkeypatch):
     monkeypatch.setattr("edge_client.daemon.round_loop._SIGN_OF_LIFE_S", 1.0)
     server, device = fleet
-    edge, stop = device("edge", "cnn1", ("yes", "no")), threading.Event()
-    config, state = load_config(edge.config), edge.device_state()
-    training = LongTraining(config.training, edge.config, stop, lambda: None, lambda: None)
-    loop = RoundLoop(config, config.server, state, training, stop)
-    running = threading.Thread(target=loop.run, args=(lambda: None,))
-    running.start()
-    try:
+    with rounds_of(device("edge", "cnn1", ("yes", "no")), LongTraining) as (_, training):
         enrolled(server, 1)
         open_round(server)
         began = wait_for(lambda: getattr(training, "began", None), what="the training")
@@ -108,9 +103,70 @@ def test_a_device_is_heard_of_while_it_trains_however_long_that_takes(fleet, mon
                 return datetime.fromisoformat(info["seen_at"]) > began + timedelta(seconds=2)
 
             wait_for(is_heard, what="a sign of life, which the server writes down twice a minute")
+
+
+class WrongFirst(TrainingProcess):
+    """Makes an upload, and later a report, that no aggregator takes, and then what it should."""
+
+    def train(self, job, name, beat):
+        super().train(job, name, beat)
+        outbox, self.trained = self.device.device_state().outbox, [*getattr(self, "trained", ()), name]
+        if self.trained == ["round 1: contribute"]:
+            outbox.put(outbox.update_path(1), b"no arrays")
+        elif job.kind == "learn":
+            report = {"round_id": job.round_id, "metrics": {"loss": 1e308}}
+            outbox.put(outbox.learned_path(job.round_id), json.dumps(report).encode())
+
+
+def test_what_the_aggregator_refuses_for_its_form_is_sent_once_and_the_next_round_is_taken_part_in(fleet, caplog):
+    server, device = fleet
+    edge = device("edge", "cnn1", ("yes", "no"))
+    caplog.set_level("WARNING", "edge_client.daemon.round_loop")
+    with rounds_of(edge, WrongFirst) as (loop, training), server.client() as client:
+        enrolled(server, 1)
+        assert open_round(server) == 1
+        wait_for(lambda: loop.status["trouble"], what="the refusal")
+        assert "round 1: the aggregator refused (422 malformed_update): the upload cannot" in loop.status["trouble"]
+        assert edge.device_state().outbox.is_empty()
+        wait_for(lambda: client.get("/v1/devices").json()[0]["trouble"], what="word of it at the aggregator")
+        for _ in range(3):  # while it asks for work again, it has none
+            before = loop.asked
+            wait_for(lambda before=before: loop.asked > before, what="a question for work")
+        client.delete("/v1/rounds/1").raise_for_status()
+        assert open_round(server) == 2
+        found = finished(server, 2)
+        assert found["summary"]["state"] == "done"
+        assert loop.status["trouble"] == client.get("/v1/devices").json()[0]["trouble"] == ""
+    assert training.trained == ["round 1: contribute", "round 2: contribute", "round 2: learn"]
+    refused = [line for line in caplog.messages if "refused (422" in line]
+    assert len(refused) == 2, refused
+    assert refused[1].endswith("the device reports without figures")
+
+
+@contextlib.contextmanager
+def rounds_of(edge, kind):
+    """A device's rounds in this process, with a training of a test's own."""
+    stop, config = threading.Event(), load_config(edge.config)
+    training = kind(config.training, edge.config, stop, lambda: None, lambda: None)
+    training.device = edge
+    loop = CountedRounds(config, config.server, edge.device_state(), training, stop)
+    running = threading.Thread(target=loop.run, args=(lambda: None,))
+    running.start()
+    try:
+        yield loop, training
     finally:
         stop.set()
         running.join(120)
+
+
+class CountedRounds(RoundLoop):
+    """Counts how often it asked for work."""
+
+    asked = 0
+
+    def _step(self):
+        self.asked += 1
+        super()._step()
 
 
 def _children(pid: int) -> list[int]:
