@@ -266,8 +266,8 @@ class RoundSummary:
     """A round in a list."""
 
     round_id: Annotated[int, Doc("Number of the round, from 1")]
-    state: Annotated[RoundState, Doc("State: open, done or failed")]
-    reason: Annotated[str | None, Doc("Reason of the failure")]
+    state: Annotated[RoundState, Doc("State: open, done or failed; a cancelled one is failed too")]
+    reason: Annotated[str | None, Doc("Reason of the failure, or who cancelled it")]
     strategy: Annotated[str, Doc("Name of the strategy")]
     opened_at: Annotated[datetime, Doc("Time of the opening")]
     deadline_at: Annotated[datetime | None, Doc("When it closes at the latest; None for an operator's change")]
@@ -282,6 +282,7 @@ class RoundSummary:
     operation: Annotated[str | None, Doc("Change by an operator, without devices: merge, retire or restore")] = None
     restores: Annotated[int | None, Doc("Number of the round whose state was restored")] = None
     undone_by: Annotated[int | None, Doc("Number of the restoration since which this round does not count")] = None
+    cancelled: Annotated[bool, Doc("Whether an operator ended it without a result")] = False
 
 
 @dataclass(frozen=True, kw_only=True)

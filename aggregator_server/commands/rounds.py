@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aggregator_server.commands import add_json, duration, show, tell, text_of
 from aggregator_server.commands.targets import add_server, connect
-from aggregator_server.commands.watching import print_left_out, watch
+from aggregator_server.commands.watching import print_left_out, state_of, watch
 from aggregator_server.errors import AggregatorError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def add(commands: Commands) -> None:
     start.add_argument("--watch", action="store_true", help="then follow it, as `round watch` does")
     start.set_defaults(run=_start)
     follow = actions.add_parser(
-        "watch", help="follow a round until it ends; exits with 0 where it is done, with 3 where it failed"
+        "watch", help="follow a round until it ends; exits with 0 where it is done, else with 3"
     )
     follow.add_argument("round", type=int, nargs="?", metavar="NUMBER", help="as `rounds` shows it (the newest)")
     follow.set_defaults(run=_watch)
@@ -156,7 +156,7 @@ def _list(options: argparse.Namespace) -> int:
 def _row(item: dict[str, Any]) -> dict[str, Any]:
     opened, closed = item["opened_at"], item["closed_at"]
     took = None if closed is None else datetime.fromisoformat(closed) - datetime.fromisoformat(opened)
-    state = f"{item['state']}, undone" if item["undone_by"] else item["state"]
+    state = f"{state_of(item)}, undone" if item["undone_by"] else state_of(item)
     return {
         "round": item["round_id"],
         "state": state,

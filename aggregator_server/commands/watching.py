@@ -70,6 +70,11 @@ def watch(client: Client, round_id: int, *, learned: bool, as_json: bool) -> int
     return 0 if summary["state"] == _DONE else _FAILED_STATUS
 
 
+def state_of(summary: Mapping[str, Any]) -> str:
+    """Return how a round stands; to an older server a cancelled one is failed."""
+    return "cancelled" if summary.get("cancelled") else str(summary["state"])
+
+
 def print_left_out(client: Client, round_id: int) -> None:
     """Say on standard error which devices a round that was just opened leaves out, because they are away."""
     detail: Detail = client.get(f"/v1/rounds/{round_id}")
@@ -130,7 +135,7 @@ def _title(summary: Mapping[str, Any]) -> str:
     is_open = summary["state"] == _OPEN and summary["deadline_at"] is not None
     until = f", until {text_of(summary['deadline_at'])} UTC" if is_open else ""
     return (
-        f"round {summary['round_id']}: {summary['strategy']}, {summary['selected']} devices, {summary['state']}{until}"
+        f"round {summary['round_id']}: {summary['strategy']}, {summary['selected']} devices, {state_of(summary)}{until}"
     )
 
 
@@ -145,7 +150,7 @@ def _print_result(detail: Detail, taken: Iterable[Seat]) -> None:
     summary, participants = detail["summary"], sorted(detail["participants"], key=_name)
     took = (_time(summary["closed_at"]) - _time(summary["opened_at"])).total_seconds()
     reason = f": {summary['reason']}" if summary["reason"] else ""
-    print(f"round {summary['round_id']} {summary['state']} after {took:.0f} s{reason}")
+    print(f"round {summary['round_id']} {state_of(summary)} after {took:.0f} s{reason}")
     lines = [
         (seat.name, seat.state, seat.details, accuracy_of(detail, item))
         for item, seat in zip(participants, taken, strict=True)

@@ -142,7 +142,8 @@ def _require_restorable(session: Session, round_id: int) -> tables.RoundRow:
     row = queries.require_round(session, round_id)
     if not queries.is_done(row):
         raise RefusedError(
-            "round_not_done", f"round {round_id} is {row.state}, so there is no state after it; restore another"
+            "round_not_done",
+            f"round {round_id} is {queries.state_of(row)}, so there is no state after it; restore another",
         )
     if row.follows is not None:
         raise RefusedError(

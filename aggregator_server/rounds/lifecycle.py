@@ -12,7 +12,15 @@ from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.rounds.computation import compute_here
 from aggregator_server.rounds.opening import open_next_group_round, open_requested
-from aggregator_server.rounds.queries import is_open, mark_failed, read_waiting, require_round, write_seen
+from aggregator_server.rounds.queries import (
+    is_open,
+    mark_cancelled,
+    mark_failed,
+    read_waiting,
+    require_round,
+    state_of,
+    write_seen,
+)
 from aggregator_server.rounds.result import Compute, apply_result
 from aggregator_server.rounds.retention import remove_uploads
 from aggregator_server.rounds.snapshot import read_open_round
@@ -36,9 +44,9 @@ def cancel_round(store: Store, round_id: int, now: float, by: Actor = SERVER) ->
         row = require_round(session, round_id)
         if not is_open(row):
             raise RefusedError(
-                "round_closed", f"round {round_id} is {row.state} already; only an open round can be cancelled"
+                "round_closed", f"round {round_id} is {state_of(row)} already; only an open round can be cancelled"
             )
-        mark_failed(session, round_id, now, "cancelled by an administrator")
+        mark_cancelled(session, round_id, now, by.who)
         audit(session, "round_cancelled", by, now, round_id=round_id)
     remove_uploads(store, round_id)
 

@@ -46,6 +46,9 @@ _ACTIVE = (
     & _DEVICES.c.device_id.not_in(QUARANTINED)
 )
 _REASON_LENGTH = 1_000
+_CANCELLED = "cancelled by "
+IS_CANCELLED = (RoundRow.state == FAILED) & RoundRow.reason.startswith(_CANCELLED)
+"""Whether an operator ended a round without a result. It is kept, and told to older programs, as one that failed."""
 T = TypeVar("T")
 _WAITING = select(
     _ROUNDS.c.deadline_at, exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_(None)).label("missing")
@@ -78,6 +81,16 @@ def mark_failed(session: Session, round_id: int, now: float, reason: str) -> Non
     """End a round without a result; the reason is for people."""
     failed = {"state": FAILED, "closed_at": now, "reason": reason[:_REASON_LENGTH]}
     session.execute(update(RoundRow).where(RoundRow.round_id == round_id).values(**failed))
+
+
+def mark_cancelled(session: Session, round_id: int, now: float, who: str) -> None:
+    """End a round as an operator wants it; ``who``: the operator's name."""
+    mark_failed(session, round_id, now, f"{_CANCELLED}{who}")
+
+
+def state_of(row: Any) -> str:  # noqa: ANN401  (has a round's state and reason)
+    """Return how a round stands, as people read it."""
+    return "cancelled" if row.state == FAILED and (row.reason or "").startswith(_CANCELLED) else str(row.state)
 
 
 def of_group(follows: int, index: int) -> ColumnElement[bool]:

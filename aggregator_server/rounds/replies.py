@@ -16,7 +16,7 @@ from aggregator_server.errors import BlobError
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.history import schedule_of
 from aggregator_server.rounds.plan import parsed_plan
-from aggregator_server.rounds.queries import COUNTS, OF_FLEET, is_open, require_round
+from aggregator_server.rounds.queries import COUNTS, IS_CANCELLED, OF_FLEET, is_open, require_round
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.tables import DeviceRow, LearnedRow, OperationRow, ParticipantRow, RoundRow
@@ -98,6 +98,7 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         RoundRow.round_id,
         RoundRow.state,
         RoundRow.reason,
+        IS_CANCELLED.label("cancelled"),
         RoundRow.strategy,
         RoundRow.opened_at,
         RoundRow.deadline_at,

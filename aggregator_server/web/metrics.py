@@ -5,7 +5,7 @@ The figures are the same in every process that serves the fleet, and survive a r
 
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
-from typing import get_args
+from typing import Any, get_args
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -15,7 +15,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from aggregator_server.fleet.audit import What
 from aggregator_server.fleet.health import SEEN_S, count_health, count_outdated
-from aggregator_server.rounds.queries import open_round_id
+from aggregator_server.rounds.queries import IS_CANCELLED, open_round_id
 from aggregator_server.store import Store, tables
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.location import copied_at
@@ -66,6 +66,8 @@ def _devices(session: Session, now: float) -> Iterator[Metric]:
 def _rounds(session: Session) -> Iterator[Metric]:
     # Zeros too: an alert on the first failure needs a figure from before.
     counts = {tables.OPEN: 0, tables.DONE: 0, tables.FAILED: 0} | _counts(session, tables.RoundRow.state)
+    cancelled = _count(session, tables.RoundRow.round_id, IS_CANCELLED)
+    counts |= {tables.FAILED: counts[tables.FAILED] - cancelled, "cancelled": cancelled}
     yield _by("state", "auricle_rounds", "Rounds, by how they stand.", counts)
     last = select(tables.RoundRow.round_id, tables.RoundRow.opened_at, tables.RoundRow.closed_at).where(
         tables.RoundRow.closed_at.is_not(None)
@@ -101,5 +103,5 @@ def _count_parts(session: Session, round_id: int | None, condition: ColumnElemen
     return _count(session, tables.ParticipantRow.device_id, (tables.ParticipantRow.round_id == round_id) & condition)
 
 
-def _count(session: Session, column: InstrumentedAttribute[str], condition: ColumnElement[bool]) -> int:
+def _count(session: Session, column: InstrumentedAttribute[Any], condition: ColumnElement[bool]) -> int:
     return session.scalar(select(func.count(column)).where(condition)) or 0

@@ -17,7 +17,7 @@ from aggregator_server.fleet.reputation import note_refusal
 from aggregator_server.fleet.shared_models import read_manifest
 from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
 from aggregator_server.names import check_name
-from aggregator_server.rounds.queries import is_open, no_such_round
+from aggregator_server.rounds.queries import is_open, no_such_round, state_of
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.tables import (
@@ -41,6 +41,7 @@ _ROUND_AND_PARTICIPANT = (
     select(
         _ROUNDS.c.round_id,
         _ROUNDS.c.state,
+        _ROUNDS.c.reason,
         _ROUNDS.c.deadline_at,
         _ROUNDS.c.strategy,
         _MODELS.c.sha256.label("model"),
@@ -93,7 +94,7 @@ def _is_new(found: Any, round_id: int, device_id: str, sha256: str | None, now: 
         )
     if not is_open(found):
         raise errors.RefusedError(
-            "round_closed", f"round {round_id} is {found.state}; GET /v1/work says what to do next"
+            "round_closed", f"round {round_id} is {state_of(found)}; GET /v1/work says what to do next"
         )
     if found.quarantined_at is not None:
         raise errors.RefusedError(

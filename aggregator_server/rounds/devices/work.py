@@ -16,7 +16,7 @@ from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.devices.uploads import check_metrics
 from aggregator_server.rounds.history import fine_tuning_due, newest_result
 from aggregator_server.rounds.plan import parsed_plan, plan_of_text
-from aggregator_server.rounds.queries import OPEN_ROUND, is_done, newest_of_fleet, no_such_round
+from aggregator_server.rounds.queries import OPEN_ROUND, is_done, newest_of_fleet, no_such_round, state_of
 from aggregator_server.store import Store
 from aggregator_server.store.tables import (
     AssignmentRow,
@@ -62,7 +62,7 @@ _PLACE = (
 )
 _ASSIGNMENTS, _CLASSES, _ROUNDS = table_of(AssignmentRow), table_of(ClassRow), table_of(RoundRow)
 _REPORT = (
-    select(_ROUNDS.c.state, _LEARNED.c.personalised)
+    select(_ROUNDS.c.state, _ROUNDS.c.reason, _LEARNED.c.personalised)
     .select_from(
         _ROUNDS.outerjoin(
             _LEARNED, and_(_LEARNED.c.round_id == _ROUNDS.c.round_id, _LEARNED.c.device_id == bindparam("of_device"))
@@ -125,7 +125,7 @@ def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
             raise no_such_round(learned.round_id)
         if not is_done(found):
             raise RefusedError(
-                "round_not_done", f"round {learned.round_id} is {found.state}, so there is nothing to learn from it"
+                "round_not_done", f"round {learned.round_id} is {state_of(found)}, so there is nothing to learn from it"
             )
         if found.personalised is not None and (found.personalised or not learned.personalised):
             return

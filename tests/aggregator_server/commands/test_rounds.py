@@ -120,10 +120,12 @@ def test_a_watched_round_that_fails_ends_with_another_status_and_says_why_a_devi
     output, errors = watching.communicate(timeout=180)
     assert watching.returncode == 3
     assert f"device 2: gave nothing ({why})" in output, output + errors
+    assert re.search(rf"round {opened['round_id']} cancelled after \d+ s: cancelled by ", output)
+    assert re.search(rf"^{opened['round_id']} +cancelled ", printed("rounds", *here), re.MULTILINE)
     client.post("/v1/devices", json=silent.enrolment()).raise_for_status()
     ended = command("round", "watch", "--json", opened["round_id"], *here)
     assert ended.returncode == 3
-    assert json.loads(ended.stdout)["summary"]["reason"] == "cancelled by an administrator"
+    assert json.loads(ended.stdout)["summary"]["reason"] == "cancelled by administrator's token"
 
 
 def test_classes_are_listed_renamed_and_merged_by_name(fleet, here):

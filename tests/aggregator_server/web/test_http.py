@@ -189,11 +189,19 @@ def test_the_admin_learns_the_deadline_and_cancels(fleet):
     refused(fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot"}), 409, "round_open", "round 1")
     refused(fleet.admin.put("/v1/public-set", content=public_set(30).pack()), 409, "round_open")
     cancelled = fleet.admin.delete("/v1/rounds/1").json()
-    assert (cancelled["state"], cancelled["reason"]) == ("failed", "cancelled by an administrator")
+    assert (cancelled["state"], cancelled["cancelled"], cancelled["reason"]) == (
+        "failed",
+        True,
+        "cancelled by administrator's token",
+    )
+    assert [row["cancelled"] for row in fleet.admin.get("/v1/rounds").json()] == [True]
+    counts = fleet.admin.get("/metrics").text
+    assert 'auricle_rounds{state="failed"} 0.0' in counts
+    assert 'auricle_rounds{state="cancelled"} 1.0' in counts
     refused(fleet.admin.delete("/v1/rounds/1"), 409, "round_closed")
     late = fleet.devices[0].upload({"round_id": 1, "public_set": "0" * 64}, 24)
-    refused(fleet.clients[1].put("/v1/rounds/1/update", content=late), 409, "round_closed", "failed")
-    refused(fleet.learned(fleet.devices[0], 1), 409, "round_not_done", "failed")
+    refused(fleet.clients[1].put("/v1/rounds/1/update", content=late), 409, "round_closed", "is cancelled")
+    refused(fleet.learned(fleet.devices[0], 1), 409, "round_not_done", "is cancelled")
     refused(fleet.learned(fleet.devices[0], 70), 404, "round_not_found")
 
 
@@ -462,7 +470,7 @@ def test_operators_change_classes_and_restore_rounds(fleet):
     states = [(item["class_id"], item["state"]) for item in admin.get("/v1/class-history").json()]
     assert states[:2] == [("c3", "active"), ("c4", "active")]
     assert states[2:] == [("c0", "retired"), ("c1", "retired"), ("c2", "retired"), ("c5", "merged")]
-    refused(admin.post("/v1/rounds/1/restore"), 409, "round_not_done", "failed")
+    refused(admin.post("/v1/rounds/1/restore"), 409, "round_not_done", "is cancelled")
     restored = admin.post("/v1/rounds/3/restore")
     assert restored.status_code == 201
     assert (restored.json()["operation"], restored.json()["restores"]) == ("restore", 3)

@@ -100,12 +100,16 @@ def test_a_round_is_opened_once_and_cancelled(aggregator, admin):
     done(opened, path, "started")
     done(admin.post(f"{path}/cancel"), path, "cancelled")
     shown = answer(aggregator, f"/v1{path}")
-    assert shown["summary"]["reason"] == "cancelled by an administrator"
+    assert (shown["summary"]["reason"], shown["summary"]["cancelled"]) == ("cancelled by administrator's token", True)
     assert [part["device_id"] for part in shown["participants"]] == [heard.device_id]
     assert {item["device_id"] for item in shown["left_out"]} == {device.device_id for device in away}
     page = admin.get(path).text
     assert all(f'<a href="/fleet/{device.device_id}">' in page for device in away)
-    assert "The last round failed: " in admin.get("/").text
+    assert "This round was cancelled by administrator" in page
+    for address in ("/", "/rounds", path):
+        page = admin.get(address).text
+        assert ">cancelled</span>" in page
+        assert not re.search("round failed|>failed<", page), address
 
 
 def test_devices_that_wait_are_admitted_together_and_a_round_says_that_they_wait(start_aggregator):

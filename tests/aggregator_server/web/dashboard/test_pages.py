@@ -101,7 +101,7 @@ def test_a_person_who_looks_at_a_round_sees_it_end_and_devices_come_in_without_a
     page.get_by_text("Cancel this round").click()
     page.get_by_role("button", name="Cancel round 6").click()
     page.get_by_text("The round was cancelled.").wait_for()
-    page.get_by_text("cancelled by an administrator").wait_for()
+    page.get_by_text("This round was cancelled by").wait_for()
     page.get_by_role("link", name="Rounds", exact=True).first.click()
     page.get_by_role("link", name="Start a round").click()
     assert page.get_by_role("radio", name="zero_shot").is_checked()
