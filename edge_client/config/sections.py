@@ -318,13 +318,21 @@ class UiConfig:
             require(_is_address(self.proxy), "proxy", self.proxy, "must be an IP address, like 172.30.32.2")
 
     @property
+    def is_local(self) -> bool:
+        """Whether this machine alone reaches the page, but for a proxy on it."""
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
     def address(self) -> str:
         """The page's address for other machines; "" where it has none, or none that is known here."""
         if self.proxy:
             return ""
         if self.names:
             return f"https://{self.names[0]}/"  # of a proxy with TLS
-        if not self.insecure_http or not self.port or _is_local(self.host):
+        if not self.insecure_http or not self.port or self.is_local:
             return ""
         name = self.host
         if _is_address(name):
@@ -332,10 +340,6 @@ class UiConfig:
             name = f"{socket.gethostname()}.local" if address.is_unspecified else name
             name = f"[{name}]" if ":" in name else name
         return f"http://{name}:{self.port}/"
-
-
-def _is_local(host: str) -> bool:
-    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def _is_address(given: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import threading
 import time
@@ -19,7 +18,6 @@ from edge_client.detection.detector import Detector, Loaded
 from edge_client.detection.sensitivity import Hearings
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import AudioError
-from edge_client.events import Event
 from edge_client.events.publisher import Publisher
 from edge_client.live.feed import LiveFeed
 from edge_client.logs import RateLimitedLog
@@ -91,7 +89,6 @@ class ListeningLoop:
         self._detector = Detector(loaded, config, input_name=input_name)
         self._lasting = loaded.lasting
         self._over_after_s = config.over_after_s
-        self._going_on: dict[tuple[str, float], Event] = {}  # by label and begin
         self.hearings = Hearings(config)
         self._pending: Loaded | None = None
         self._lock = threading.Lock()
@@ -121,7 +118,7 @@ class ListeningLoop:
             samples = self._source.read(self._detector.hop_samples, _TIMEOUT_S)
             self._beat()
             if not len(samples):
-                if self._going_on and time.monotonic() - self._last_frame > self._over_after_s:
+                if time.monotonic() - self._last_frame > self._over_after_s:
                     self._end_sounds()
                 continue
             if not hears:
@@ -192,8 +189,6 @@ class ListeningLoop:
             self.hearings.update(self._detector.standing, self._lasting)
         self._follow()
         for heard in found:
-            if heard.event.label in self._lasting:
-                self._going_on[heard.event.label, heard.event.time] = heard.event
             self._publisher.publish(heard)
         if self._feed is not None and len(samples) and self._feed.watched():
             self._feed.send(samples, self._detector.standing, found)
@@ -201,19 +196,12 @@ class ListeningLoop:
     def _follow(self) -> None:
         """Publish which sounds go on, and which are over."""
         for event in self._detector.take_followed():
-            key = event.label, event.time
-            if event.ended is None:
-                self._going_on[key] = event
-            elif self._going_on.pop(key, None) is None:
-                continue  # it was over with the microphone
             self._publisher.follow(event)
 
     def _end_sounds(self) -> None:
         """Say that all sounds are over: without a microphone nobody would. One that is heard afterwards goes on."""
-        ended = time.time() - (time.monotonic() - self._last_frame)
-        for event in self._going_on.values():
-            self._publisher.follow(dataclasses.replace(event, ended=max(event.time, ended)))
-        self._going_on.clear()
+        self._detector.interrupt(time.time() - (time.monotonic() - self._last_frame))
+        self._follow()
 
     def _skip(self, samples: Floats) -> None:
         """Catch up: of all that waited only the newest hop is processed."""

@@ -98,6 +98,7 @@ class Detector:
         self._in_hop = 0
         self._heard_samples = 0
         self._going_on: dict[int, tuple[Event, float]] = {}
+        self._interrupted: set[int] = set()  # slots of those that were said to be over since the stream stands still
         self._followed: list[Event] = []
         self._label_map = LabelMap(1)
         self._decisions = PosteriorHandler(np.zeros(0, np.float32), 0.0, 0.0)
@@ -128,10 +129,12 @@ class Detector:
         self._decisions.go_on(former, slots)
         now, sounding = self._clock(), self._decisions.sounding
         going_on, self._going_on = self._going_on, {}
+        interrupted, self._interrupted = self._interrupted, set()
         for slot, (event, said_s) in going_on.items():
             if slots.get(slot) in sounding:
                 self._going_on[slots[slot]] = event, said_s
-            else:  # its label is gone
+                self._interrupted |= {slots[slot]} if slot in interrupted else set()
+            elif slot not in interrupted:  # its label is gone
                 self._followed.append(replace(event, ended=max(event.time, now)))
         # With a single output every score is 1: nothing follows from it.
         self._discriminates = bool(label_map.slots) and label_map.listening_mask.sum() > 1
@@ -168,6 +171,13 @@ class Detector:
         """
         followed, self._followed = self._followed, []
         return followed
+
+    def interrupt(self, now: float) -> None:
+        """Let the sounds that go on be over, s since 1970: the stream stands still. One heard afterwards goes on."""
+        for slot, (event, _) in self._going_on.items():
+            if slot not in self._interrupted:
+                self._followed.append(replace(event, ended=max(event.time, now)))
+        self._interrupted = set(self._going_on)
 
     def skip(self, samples: Floats) -> None:
         """Take the stream's next samples without looking at their windows."""
@@ -253,10 +263,13 @@ class Detector:
         now = self._clock()
         for slot, until_s in self._decisions.ended:
             event, _ = self._going_on.pop(slot)
-            self._followed.append(replace(event, ended=max(event.time, now - (at_s - until_s))))
+            if slot not in self._interrupted:
+                self._followed.append(replace(event, ended=max(event.time, now - (at_s - until_s))))
+            self._interrupted.discard(slot)
         for slot, (event, said_s) in self._going_on.items():
             if at_s - said_s >= _AGAIN_S:
                 self._going_on[slot] = event, at_s
+                self._interrupted.discard(slot)
                 self._followed.append(event)
 
     def _scores(self) -> Floats:

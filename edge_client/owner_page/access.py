@@ -78,6 +78,16 @@ def _plain(token: str) -> str:
     return "".join(character for character in token.lower() if character.isascii() and character.isalnum())
 
 
+def require_allowed(config: UiConfig) -> None:
+    """Raise ConfigError if others in the network could read along, and nobody said that they may."""
+    if not (config.proxy or config.is_local or config.insecure_http):
+        raise ConfigError(
+            f"host = {config.host!r}: the page is plain HTTP, so others in the network could read along. Leave it "
+            f"on this machine and forward the port (ssh -L {config.port or 8471}:localhost:{config.port or 8471} "
+            "USER@DEVICE), or allow it with --insecure-http or insecure_http = true in [ui]"
+        )
+
+
 @dataclass(frozen=True)
 class Access:
     """What the page asks of a browser.
@@ -98,16 +108,9 @@ class Access:
         """Return what the configuration asks for. Raises ConfigError if others could read along unallowed."""
         if config.proxy:
             return cls(token, frozenset(), any_address=False, sign_in=False, proxy=config.proxy)
-        host = config.host
-        local = host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
-        if not local and not config.insecure_http:
-            raise ConfigError(
-                f"host = {host!r}: the page is plain HTTP, so others in the network could read along. Leave it "
-                f"on this machine and forward the port (ssh -L {config.port or 8471}:localhost:{config.port or 8471} "
-                "USER@DEVICE), or allow it with --insecure-http or insecure_http = true in [ui]"
-            )
-        machine = socket.gethostname().lower()
-        beyond = set() if local else {machine, f"{machine}.local", host.lower()}
+        require_allowed(config)
+        machine, local = socket.gethostname().lower(), config.is_local
+        beyond = set() if local else {machine, f"{machine}.local", config.host.lower()}
         names = frozenset({*_LOCAL, *beyond, *(name.lower() for name in config.names)})
         return cls(token, names, any_address=not local, sign_in=not local or bool(config.names))
 

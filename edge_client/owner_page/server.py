@@ -16,7 +16,7 @@ import uvicorn
 
 from edge_client.config import Config
 from edge_client.logs import set_up_log
-from edge_client.owner_page.access import Access, page_token
+from edge_client.owner_page.access import Access, page_token, require_allowed
 from edge_client.owner_page.app import create_app
 
 # Open connections; each page that is open has one, and a browser opens a few more. Beyond them the answer is 503.
@@ -40,8 +40,10 @@ def serve(config_path: Path, config: Config, *, new_token: bool = False, offers:
     be listened on, or the state folder belongs to another user.
     """
     set_up_log()
-    access = Access.of(config.ui, page_token(config.device.state, new=new_token))
+    require_allowed(config.ui)
     listener = _listen(config.ui.host, config.ui.port)
+    # Only now: a page that cannot be served signs nobody out.
+    access = Access.of(config.ui, page_token(config.device.state, new=new_token))
     host = f"[{config.ui.host}]" if ":" in config.ui.host else config.ui.host
     print(f"the owner's page: http://{host}:{listener.getsockname()[1]}/", flush=True)
     if access.sign_in:

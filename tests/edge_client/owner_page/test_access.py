@@ -1,5 +1,6 @@
 """Who may open the owner's page: names, tokens, and what it takes to be reachable from elsewhere."""
 
+import socket
 from contextlib import ExitStack
 
 import httpx
@@ -8,6 +9,8 @@ import pytest
 from edge_client.config.sections import UiConfig
 from edge_client.errors import ConfigError
 from edge_client.owner_page.access import Access, page_token
+from fleet_protocol.ready_bundles import find_bundle
+from tests.support.checkout import run_module
 from tests.support.edge_process import EdgeDaemon
 from tests.support.owner_page import OwnerPage
 
@@ -47,6 +50,17 @@ def test_a_token_is_kept_private_can_be_typed_and_is_drawn_anew_on_request(tmp_p
     other = Access.of(UiConfig(), page_token(tmp_path))
     assert not other.is_signed(access.sign("session"), "session")
     assert not access.is_signed(access.sign("session"), "csrf")
+
+
+def test_a_page_that_cannot_be_served_leaves_the_token_as_it_is(tmp_path):
+    config = EdgeDaemon(tmp_path, find_bundle("base"), "").config
+    token = page_token(tmp_path / "state")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for given, said in ((["--port", str(port)], "cannot listen"), (["--host", "0.0.0.0"], "plain HTTP")):
+            done = run_module("edge_client.cli", "ui", "--new-token", "--config", config, *given)
+            assert (done.returncode, said in done.stderr) == (1, True), done.stderr
+            assert page_token(tmp_path / "state") == token
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"----", b"    ", b"k3vq-52xc-qe7h-ma4", b"\0" * 19, b"\xff" * 19])
