@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -189,6 +190,12 @@ class DetectorConfig:
         require_between(self, 0, 1, "unknown_threshold")
         require_between(self, 0, 100, "unknown_onset_db")
         require_between(self, 0, 86_400, "unknown_refractory_s")
+
+    def waiting_slots(self, labels: Sequence[str]) -> dict[int, list[int]]:
+        """Return which labels wait while which others are heard, by their places; unknown ones are left out."""
+        slots = {label: slot for slot, label in enumerate(labels)}
+        found = {slots[label]: others for label, others in self.waits.items() if label in slots}
+        return {slot: [slots[other] for other in others if other in slots] for slot, others in found.items()}
 
 
 # The aggregator takes names of up to 200 characters; a folder's name must fit 255 bytes.

@@ -123,7 +123,7 @@ class Detector:
             self._config.refractory_s,
             [slot for slot, name in enumerate(label_map.names) if name in loaded.lasting],
             self._config.over_after_s,
-            self._waits(),
+            self._config.waiting_slots(label_map.names),
         )
         slots = {old: label_map.names.index(name) for old, name in enumerate(former_names) if name in label_map.names}
         self._decisions.go_on(former, slots)
@@ -195,12 +195,6 @@ class Detector:
             log.warning(said, name, ", ".join(self.labels))
         found = [chosen[name] if name in chosen else threshold_of(name, self._config, tails) for name in names]
         return np.array(found, np.float32)
-
-    def _waits(self) -> dict[int, list[int]]:
-        """Return which labels wait while which others are heard, by slot; labels that are not known are left out."""
-        slots = {name: slot for slot, name in enumerate(self._label_map.names)}
-        found = {slots[name]: others for name, others in self._config.waits.items() if name in slots}
-        return {slot: [slots[other] for other in others if other in slots] for slot, others in found.items()}
 
     def _hops(self, samples: Floats) -> Iterator[None]:
         """Take samples; yield after every hop that completes a window."""

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fleet_protocol.arrays import Floats
 
@@ -16,6 +17,78 @@ from fleet_protocol.arrays import Floats
 RELEASE = 0.5
 # Hops are counted in float seconds.
 ROUNDING_S = 1e-6
+
+
+class Decisions:
+    """Decides which label is heard, once; at several thresholds of each, of which each column is a device of its own.
+
+    All columns follow the first one where labels wait for others: only that is heard.
+
+    Attributes:
+        thresholds: float32 [labels, columns], averaged score from which a label counts as heard.
+        ended: Labels that last and are over since the newest scores, with the time until which they were heard, s.
+    """
+
+    def __init__(
+        self,
+        thresholds: Floats,
+        refractory_s: float,
+        lasting: Collection[int] = (),
+        over_after_s: float = 0.0,
+        waits: Mapping[int, Collection[int]] = MappingProxyType({}),
+    ) -> None:
+        """Begin with nothing heard.
+
+        Args:
+            thresholds: float32 [labels, columns].
+            refractory_s: seconds after a label was heard in which it is not heard again.
+            lasting: labels whose sounds have a begin and an end: of these, a short pause is a part of the sound.
+            over_after_s: seconds below the release after which such a sound is over, and can be heard again.
+            waits: labels that are not heard while one of some others is: from its threshold until its release.
+        """
+        self.thresholds = thresholds
+        self.ended: tuple[tuple[int, float], ...] = ()
+        self._refractory_s = refractory_s
+        self._lasts = np.isin(np.arange(len(thresholds)), list(lasting))
+        self._pause_s = np.where(self._lasts, over_after_s, 0.0)[:, None]
+        self._waits = {slot: list(others) for slot, others in waits.items()}
+        self._armed = np.ones(thresholds.shape, np.bool_)
+        self._heard_at = np.full(thresholds.shape, -np.inf)
+        self._present_at = np.full(thresholds.shape, -np.inf)
+
+    def go_on(self, former: Decisions, slots: Mapping[int, int]) -> None:
+        """Take over what former decisions on the same stream were, for labels that stay: to their slots from former
+        ones. A sound that goes on is not heard again, and is over as ever.
+        """
+        old, new = list(slots), list(slots.values())
+        self._armed[new] = former._armed[old]
+        self._heard_at[new] = former._heard_at[old]
+        self._present_at[new] = former._present_at[old]
+
+    @property
+    def sounding(self) -> tuple[int, ...]:
+        """The labels that last: they were heard, and are not over."""
+        return tuple(np.flatnonzero(self._lasts & ~self._armed[:, 0]).tolist())
+
+    def update(self, averaged: Floats, at_s: float) -> tuple[int, NDArray[np.bool_]]:
+        """Take averaged scores, float32 [labels]; return the label that may be heard, and in which columns it is."""
+        scores = averaged[:, None]
+        below = scores < RELEASE * self.thresholds
+        self._present_at[~below] = at_s
+        over = below & (at_s - self._present_at >= self._pause_s - ROUNDING_S)
+        now_over = np.flatnonzero(over[:, 0] & self._lasts & ~self._armed[:, 0])
+        self.ended = tuple((int(slot), float(self._present_at[slot, 0])) for slot in now_over)
+        self._armed |= over
+        if not len(averaged):
+            return 0, np.zeros(self.thresholds.shape[1], np.bool_)
+        heard = ~self._armed[:, 0] | (averaged >= self.thresholds[:, 0])
+        waiting = [slot for slot, others in self._waits.items() if heard[others].any()]
+        best = int(np.where(np.isin(np.arange(len(averaged)), waiting), -1.0, averaged).argmax())
+        rested = at_s - self._heard_at[best] >= self._refractory_s - ROUNDING_S
+        now = (averaged[best] >= self.thresholds[best]) & self._armed[best] & rested & (best not in waiting)
+        self._armed[best, now] = False
+        self._heard_at[best, now] = at_s
+        return best, now
 
 
 class PosteriorHandler:
@@ -35,38 +108,29 @@ class PosteriorHandler:
         Args:
             thresholds: float32 [labels], averaged score from which a label counts as heard.
             average_s: seconds over which scores are averaged; 0: the newest alone counts.
-            refractory_s: seconds after a label was heard in which it is not heard again.
-            lasting: labels whose sounds have a begin and an end: of these, a short pause is a part of the sound.
-            over_after_s: seconds below the release after which such a sound is over, and can be heard again.
-            waits: labels that are not heard while one of some others is: from its threshold until its release.
+            refractory_s, lasting, over_after_s, waits: as of :class:`Decisions`.
         """
         self.averaged: Floats = np.zeros(len(thresholds), np.float32)  # the newest averaged scores, float32 [labels]
         self.thresholds = thresholds
         self._average_s = average_s
-        self._refractory_s = refractory_s
         self._scores: deque[tuple[float, Floats]] = deque()
-        self._armed = np.ones(len(thresholds), np.bool_)
-        self._heard_at = np.full(len(thresholds), -np.inf)
-        self._lasts = np.isin(np.arange(len(thresholds)), list(lasting))
-        self._over_after_s = over_after_s
-        self._waits = {slot: list(others) for slot, others in waits.items()}
-        self._present_at = np.full(len(thresholds), -np.inf)
-        # Labels that lasted and are over since the newest scores, with the time until which they were heard, s.
-        self.ended: tuple[tuple[int, float], ...] = ()
+        self._decisions = Decisions(thresholds[:, None], refractory_s, lasting, over_after_s, waits)
 
     def go_on(self, former: PosteriorHandler, slots: Mapping[int, int]) -> None:
         """Take over what a former handler of the same stream heard, for labels that stay: to their slots from former
         ones. A sound that goes on is not heard again, and is over as ever.
         """
-        old, new = list(slots), list(slots.values())
-        self._armed[new] = former._armed[old]
-        self._heard_at[new] = former._heard_at[old]
-        self._present_at[new] = former._present_at[old]
+        self._decisions.go_on(former._decisions, slots)
+
+    @property
+    def ended(self) -> tuple[tuple[int, float], ...]:
+        """Labels that last and are over since the newest scores, with the time until which they were heard, s."""
+        return self._decisions.ended
 
     @property
     def sounding(self) -> tuple[int, ...]:
         """The labels that last: they were heard, and are not over."""
-        return tuple(np.flatnonzero(self._lasts & ~self._armed).tolist())
+        return self._decisions.sounding
 
     def update(self, scores: Floats, at_s: float) -> int | None:
         """Take the scores of one window, float32 [labels]; return the label that is heard now, if any."""
@@ -74,22 +138,5 @@ class PosteriorHandler:
         while self._scores[0][0] < at_s - self._average_s + ROUNDING_S and len(self._scores) > 1:
             self._scores.popleft()
         self.averaged = np.mean([row for _, row in self._scores], axis=0, dtype=np.float32)
-        below = self.averaged < RELEASE * self.thresholds
-        self._present_at[~below] = at_s
-        over = below & (~self._lasts | (at_s - self._present_at >= self._over_after_s - ROUNDING_S))
-        now_over = np.flatnonzero(over & self._lasts & ~self._armed)
-        self.ended = tuple((int(slot), float(self._present_at[slot])) for slot in now_over)
-        self._armed |= over
-        if not len(scores):
-            return None
-        heard = ~self._armed | (self.averaged >= self.thresholds)
-        waiting = [slot for slot, others in self._waits.items() if heard[others].any()]
-        best = int(np.where(np.isin(np.arange(len(scores)), waiting), -1.0, self.averaged).argmax())
-        if best in waiting:
-            return None
-        rested = at_s - self._heard_at[best] >= self._refractory_s - ROUNDING_S
-        if self.averaged[best] < self.thresholds[best] or not self._armed[best] or not rested:
-            return None
-        self._armed[best] = False
-        self._heard_at[best] = at_s
-        return best
+        best, heard = self._decisions.update(self.averaged, at_s)
+        return best if heard.any() else None

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from edge_client.config.sections import DetectorConfig
-from edge_client.detection.posterior_handling import RELEASE, ROUNDING_S
+from edge_client.detection.posterior_handling import Decisions
 from edge_client.detection.thresholds import logits, probability
-from fleet_protocol.arrays import Floats
 
 STEPS = 16
 """The most sensitive step, at a threshold of one half; 0 is the least sensitive."""
@@ -37,26 +36,28 @@ def step_at(threshold: float) -> int:
 class Hearings:
     """Counts what one stream's detector would have heard at each step; used by its thread, read by any.
 
-    It decides as ``PosteriorHandler`` does, with the averaged scores of that. Nothing is kept beyond the process.
+    It has the detector's own ``Decisions``, with a column for each step beside the thresholds that stand. Nothing is
+    kept beyond the process.
     """
 
     def __init__(self, config: DetectorConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._config, self._clock = config, clock
         self._lock = threading.Lock()
-        self._thresholds: Floats = np.array([threshold_at(step) for step in range(STEPS + 1)], np.float32)
+        self._steps = np.array([threshold_at(step) for step in range(STEPS + 1)], np.float32)
         self._standing: dict[str, float] = {}
+        self._lasting: frozenset[str] = frozenset()
         self._since: dict[str, float] = {}
         self._hour = 0
         self._labels: tuple[str, ...] = ()
         self._counts = np.zeros((_HOURS, 0, STEPS + 1), np.int64)
-        self._begin(())
+        self._begin((), frozenset())
 
     def update(self, standing: Mapping[str, tuple[float, float]], lasting: Collection[str]) -> None:
         """Take the newest averaged score and the threshold of every label; ``lasting``: ``Loaded.lasting``."""
         now = self._clock()
         with self._lock:
-            if self._labels != tuple(standing):
-                self._begin(tuple(standing))
+            if self._labels != tuple(standing) or self._lasting != frozenset(lasting):
+                self._begin(tuple(standing), frozenset(lasting))
             self._standing = {label: threshold for label, (_, threshold) in standing.items()}
             hour = int(now // _HOUR_S)
             for passed in range(max(self._hour + 1, hour - _HOURS + 1), hour + 1):
@@ -66,29 +67,23 @@ class Hearings:
                 self._since.setdefault(label, now)
             if not self._labels:
                 return
-            scores = np.array([score for score, _ in standing.values()], np.float32)[:, None]
-            below = scores < RELEASE * self._thresholds
-            self._present_at[~below] = now
-            pause_s = np.array([self._config.over_after_s * (label in lasting) for label in self._labels])[:, None]
-            self._armed |= below & (now - self._present_at >= pause_s - ROUNDING_S)
-            best = int(scores.argmax())
-            rested = now - self._heard_at[best] >= self._config.refractory_s - ROUNDING_S
-            heard = (scores[best] >= self._thresholds) & self._armed[best] & rested
-            self._armed[best, heard] = False
-            self._heard_at[best, heard] = now
-            self._counts[hour % _HOURS, best] += heard
+            self._decisions.thresholds[:, 0] = list(self._standing.values())
+            scores = np.array([score for score, _ in standing.values()], np.float32)
+            best, heard = self._decisions.update(scores, now)
+            self._counts[hour % _HOURS, best] += heard[1:]
 
-    def _begin(self, labels: tuple[str, ...]) -> None:
+    def _begin(self, labels: tuple[str, ...], lasting: frozenset[str]) -> None:
         """Go on with other labels; what was counted of those that stay is kept."""
         counts = np.zeros((_HOURS, len(labels), STEPS + 1), np.int64)
         for row, label in enumerate(labels):
             if label in self._labels:
                 counts[:, row] = self._counts[:, self._labels.index(label)]
-        self._labels, self._counts = labels, counts
+        self._labels, self._lasting, self._counts = labels, lasting, counts
         self._since = {label: since for label, since in self._since.items() if label in labels}
-        shape = len(labels), STEPS + 1
-        self._armed = np.ones(shape, np.bool_)
-        self._heard_at, self._present_at = np.full(shape, -np.inf), np.full(shape, -np.inf)
+        thresholds = np.tile(np.append(np.float32(1.0), self._steps), (len(labels), 1))
+        slots = [slot for slot, label in enumerate(labels) if label in lasting]
+        waits = self._config.waiting_slots(labels)
+        self._decisions = Decisions(thresholds, self._config.refractory_s, slots, self._config.over_after_s, waits)
 
     def to_json(self) -> dict[str, Any]:
         """Return by label the ``threshold``, and how often it was ``heard`` at each step in the last ``hours``."""

@@ -13,9 +13,10 @@ CONFIG = DetectorConfig(refractory_s=1.0, over_after_s=3.0)
 
 @pytest.fixture(scope="module")
 def scores():
-    """An hour and a half of averaged scores, float32 [hops, labels], which seldom are high."""
+    """Twelve minutes of averaged scores, float32 [hops, labels], which seldom are high."""
     rng = np.random.default_rng(4)
-    logits = rng.normal(-3, 2, (round(5400 / HOP_S), len(LABELS))) + 9 * (rng.random((round(5400 / HOP_S), 1)) < 0.02)
+    hops = round(720 / HOP_S)
+    logits = rng.normal(-3, 2, (hops, len(LABELS))) + 9 * (rng.random((hops, 1)) < 0.02)
     return (1 / (1 + np.exp(-logits))).astype(np.float32)
 
 
@@ -37,8 +38,24 @@ def test_each_step_has_as_many_detections_as_the_detector_would_have_had(scores)
     assert [one["heard"] for one in found.values()] == expected.tolist()
     assert expected[:, STEPS].min() > expected[:, 0].max() > 0
     assert found["bell"]["threshold"] == 0.8
-    assert found["bell"]["hours"] == pytest.approx(1.5, abs=0.01)
+    assert found["bell"]["hours"] == pytest.approx(0.2, abs=0.001)
     assert together([found, found])["bell"]["heard"] == (2 * expected[1]).tolist()
+
+
+def test_a_label_that_waits_for_another_is_counted_only_when_that_is_not_heard():
+    standing = threshold_at(STEPS // 2)
+    config, now = DetectorConfig(refractory_s=1.0, waits={"bell": ["music"]}), [7e5]
+    hearings = Hearings(config, lambda: now[0])
+    handler = PosteriorHandler(np.full(2, standing, np.float32), 0.0, 1.0, waits={0: [1]})
+    rng, heard = np.random.default_rng(2), np.zeros(2, int)
+    for scores in rng.random((3000, 2)).astype(np.float32) ** 0.2:
+        now[0] += HOP_S
+        pairs = {label: (float(score), standing) for label, score in zip(("bell", "music"), scores, strict=True)}
+        hearings.update(pairs, ())
+        if (slot := handler.update(scores, now[0])) is not None:
+            heard[slot] += 1
+    assert [one["heard"][STEPS // 2] for one in hearings.to_json().values()] == heard.tolist()
+    assert heard.min() > 0
 
 
 def test_a_day_is_counted_and_labels_come_and_go():
