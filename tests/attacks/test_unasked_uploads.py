@@ -17,7 +17,7 @@ PIECE = 2**20
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    limits = {"STALL_S": 1.0, "BODY_S": 2.0}
+    limits = {"STALL_S": 1.0, "BODY_S": 2.0, "SLOWEST_BYTES_PER_S": PIECE}
     server = Aggregator(tmp_path_factory.mktemp("aggregator") / "data", **limits)
     with behind_proxy(server, lingering_time="2s") as aggregator:
         yield Fleet(aggregator, devices()).ready()

@@ -6,8 +6,6 @@ import os
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,6 +18,7 @@ from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import ClassInfo, ClassReport, Update
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import pack
+from tests.support.forked_server import ForkedServer
 from tests.support.state_servers import options_of
 
 ADMIN, ENROL = "admin-token-of-the-tests", "enrolment-token-of-the-tests"
@@ -39,18 +38,15 @@ class Aggregator:
         """
         self.data, self.options, self.tokens, self.limits = data, options, tokens, limits
         self.url = ""
-        self.process: subprocess.Popen[str] | None = None
+        self.process: ForkedServer | None = None
         self._clients: list[httpx.Client] = []
 
     def start(self) -> "Aggregator":
-        changes = "".join(f"limits.{name} = {value!r}; " for name, value in self.limits.items())
-        program = f"from aggregator_server import cli, limits; {changes}raise SystemExit(cli.main())"
-        command = [sys.executable, "-c", program, "run", "--create", "--port", "0"]
-        command += ["--data", str(self.data), *options_of(self.data), *self.options]
+        arguments = ["run", "--create", "--port", "0", "--data", str(self.data), *options_of(self.data), *self.options]
         environment = {**os.environ, **self.tokens}
         self.data.mkdir(parents=True, exist_ok=True)
         with (self.data / "server.log").open("a") as log:
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+            self.process = ForkedServer(arguments, self.limits, environment, log)
         line = self.process.stdout.readline()
         assert line, (self.data / "server.log").read_text()
         self.url = json.loads(line)["url"]

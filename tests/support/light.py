@@ -34,12 +34,16 @@ def _reached(path: Path) -> set[Path]:
     """Return the file, and our files that importing it imports."""
     found, waiting = {path}, [path]
     while waiting:
-        for name in _names(waiting.pop()):
-            if name.partition(".")[0] in OURS:
-                new = {file for file in _files(name) if file not in found}
-                found |= new
-                waiting += new
+        new = _imported(waiting.pop()) - found
+        found |= new
+        waiting += new
     return found
+
+
+@cache
+def _imported(path: Path) -> frozenset[Path]:
+    """Return our files that a file itself imports."""
+    return frozenset(file for name in _names(path) if name.partition(".")[0] in OURS for file in _files(name))
 
 
 def _files(name: str) -> Iterator[Path]:
