@@ -21,6 +21,7 @@ from aggregator_server.rounds.queries import (
     state_of,
     write_seen,
 )
+from aggregator_server.rounds.quorum import may_end, why_missed
 from aggregator_server.rounds.result import Compute, apply_result
 from aggregator_server.rounds.retention import remove_uploads
 from aggregator_server.rounds.snapshot import read_open_round
@@ -68,9 +69,9 @@ def advance(
         with store.reading() as session:
             is_due, _ = read_waiting(session, now)
             snapshot = read_open_round(session) if is_due else None
-        if snapshot is None or not snapshot.is_complete(now):
+        if snapshot is None or not may_end(snapshot, now):
             return None
-        reason = snapshot.shortfall()
+        reason = why_missed(snapshot, len(snapshot.uploads))
         result = compute(store.blobs, snapshot) if reason is None else reason
         with store.writing() as session:
             if read_open_round(session) != snapshot:

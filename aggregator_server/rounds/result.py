@@ -22,6 +22,7 @@ from aggregator_server.fleet.class_backing import add_senders, note_senders
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.fleet.reputation import note_round
 from aggregator_server.rounds.queries import mark_done, of_uploads, training_loss
+from aggregator_server.rounds.quorum import why_missed
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.expressions import batches
@@ -106,15 +107,14 @@ class StoredRound:
 
         if uploads:
             in_blocks(read, len(uploads), _UPLOADS_OF_A_TASK)
-        whole, contributions, damaged = [], [], []
+        contributions, damaged = [], []
         for upload, contribution in zip(uploads, found, strict=True):
             if isinstance(contribution, Contribution):
-                whole.append(upload)
                 contributions.append(contribution)
             else:
                 _log.error("round %d goes on without device %s: %s", self._snapshot.round_id, upload[0], contribution)
                 damaged.append(upload[0])
-        reason = dataclasses.replace(self._snapshot, uploads=tuple(whole)).shortfall() if whole else "there are none"
+        reason = why_missed(self._snapshot, len(contributions)) if contributions else "there are none"
         if damaged and reason is not None:
             raise AggregationError(
                 f"the uploads of {', '.join(damaged)} are damaged on this server's disk, and the others do not "

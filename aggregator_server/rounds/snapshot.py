@@ -1,6 +1,5 @@
 """The state of the open round at one instant: the input of the step that moves it forward."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,26 +64,6 @@ class RoundSnapshot:
     # something.
     revoked: tuple[str, ...]
     class_terms: ClassTerms
-
-    def is_complete(self, now: float) -> bool:
-        """Tell whether the round need not wait any longer: every selected device uploaded, or the deadline passed."""
-        return len(self.uploads) == self.selected or now >= self.deadline_at
-
-    def shortfall(self) -> str | None:
-        """Return why the uploads do not suffice, or None where they do.
-
-        The quorum is a share of the selected devices that were not revoked; one upload is always needed.
-        """
-        if not self.selected:
-            return "every selected device was revoked, or put in quarantine"
-        quorum = float(self.plan["quorum"])
-        needed = max(1, math.ceil(quorum * self.selected - 1e-9))
-        if len(self.uploads) >= needed:
-            return None
-        return (
-            f"quorum missed: {len(self.uploads)} of {self.selected} selected devices uploaded before the deadline, "
-            f"{needed} were needed (quorum {quorum:g})"
-        )
 
 
 def read_open_round(session: Session) -> RoundSnapshot | None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms
-from aggregator_server.aggregation.label_wise import DETAILED
+from aggregator_server.aggregation.label_wise_beta import DETAILED
 from aggregator_server.aggregation.negative_prototypes import Said, fleet_negatives
 from aggregator_server.aggregation.order_mean import combine_order
 from aggregator_server.aggregation.prototype_mean import combine

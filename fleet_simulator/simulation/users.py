@@ -19,7 +19,7 @@ from aggregator_server.strategies.strategy import DeviceStatistics
 from edge_client.errors import EdgeError, ModelError
 from edge_client.learning.rounds.client_update import RoundContext, percent
 from edge_client.learning.rounds.model_selection import Evidence, Listener, choose_listener, public_rows
-from edge_client.learning.rounds.zero_shot import ZeroShot
+from edge_client.learning.rounds.score_sharing import ScoreSharing
 from edge_client.learning.training_data import FEWEST, Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Ints
@@ -115,7 +115,7 @@ class VirtualUser:
             ]
         return measured
 
-    def _choose(self, job: ZeroShot, round_id: int) -> dict[str, Any]:
+    def _choose(self, job: ScoreSharing, round_id: int) -> dict[str, Any]:
         """Take what the round made, or keep what listened before, as edge_client/learning/rounds/kept_model.py does."""
         # The job's model then listens with it. Returns ``kept_own``, and how that was told, in %.
         model = job.model
@@ -130,7 +130,7 @@ class VirtualUser:
         self.label_map, job.label_map = job.label_map, replace(job.label_map, off=self.unheard)
         return {"kept_own": verdict.kept_own, **verdict.metrics}
 
-    def _evidence(self, job: ZeroShot, round_id: int) -> Evidence:
+    def _evidence(self, job: ScoreSharing, round_id: int) -> Evidence:
         held_out = self.clips.held_out(self.number, round_id)
         slot_of, public_set = job.label_map.slot_of, job.context.public_set
         own = as_clips({slot_of(label): self.clips.own_features(rows) for label, rows in held_out.items()}, job.model)
@@ -139,7 +139,7 @@ class VirtualUser:
         x = job.model.normalise(public_set.features)
         return Evidence(own, "own", public_rows(public_set, x, job.label_map, judged, heard))
 
-    def to_train_on(self, job: ZeroShot, drawn: Mapping[str, Ints]) -> Clips:
+    def to_train_on(self, job: ScoreSharing, drawn: Mapping[str, Ints]) -> Clips:
         """Return clips with their variants; ``drawn``: the rows of every label, each of which has a slot."""
         copies, shift_s = int(job.settings["augmented_copies"]), float(job.settings["shift_s"])
         features = {job.label_map.slot_of(label): self.clips.own_features(rows) for label, rows in drawn.items()}
@@ -147,11 +147,11 @@ class VirtualUser:
         settings = self.model.manifest.feature_settings
         return Clips(variants(plain.x[0], copies, shift_s, settings, job.rng), plain.slots)
 
-    def _job(self, work: Work, context: RoundContext) -> ZeroShot:
+    def _job(self, work: Work, context: RoundContext) -> ScoreSharing:
         self.model.set_weights(self.trained)
-        return ZeroShot(self.model, self.label_map, work, context, self.device_id)
+        return ScoreSharing(self.model, self.label_map, work, context, self.device_id)
 
-    def _held_out(self, job: ZeroShot) -> dict[str, float]:
+    def _held_out(self, job: ScoreSharing) -> dict[str, float]:
         """Return the accuracy on test clips of the user's labels, among these."""
         labels = [label for label in self.section.all_labels if label in job.label_map.names]
         features = {job.label_map.slot_of(label): self.clips.features(self.clips.test[label]) for label in labels}

@@ -13,8 +13,8 @@ from edge_client.errors import ModelError
 from edge_client.learning.methods.local_method import LocalMethod
 from edge_client.learning.rounds.client_update import ClientUpdate
 from edge_client.learning.rounds.prototype_sharing import PrototypeExchange
+from edge_client.learning.rounds.score_sharing import ScoreSharing
 from edge_client.learning.rounds.weight_sharing import WeightSharing
-from edge_client.learning.rounds.zero_shot import ZeroShot
 from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.adaptive_training import label_entropy
@@ -114,7 +114,7 @@ class VirtualDevices:
         context = models.context(work, first=version == tasks.NO_OWN)
         if not isinstance(method, LocalMethod):
             own = models.own_model(device, version)
-            return ZeroShot(own, models.labels(own), work, context, tasks.device_id(device))
+            return ScoreSharing(own, models.labels(own), work, context, tasks.device_id(device))
         model: ModelRuntime = models.own_model(device, version) if method.keeps_own else models.shared
         models.shared.set_weights(models.weights)
         return WeightSharing(

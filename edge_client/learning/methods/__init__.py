@@ -1,1 +1,1 @@
-"""Local methods that train the fleet's shared model, one file each."""
+"""What a device computes in a round, one file for each method (fleet_protocol/local_methods.py)."""

@@ -1,4 +1,7 @@
-"""FedProx (Li et al. 2020): cross-entropy + mu/2 ||w - w_global||^2, so that devices do not drift apart."""
+"""FedProx (Li et al. 2020): cross-entropy + mu/2 ||w - w_global||^2, so that devices do not drift apart.
+
+The term is ``proximal`` of the training step, model_export/trainable.py.
+"""
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
 from fleet_protocol.local_methods import FEDPROX as TERMS

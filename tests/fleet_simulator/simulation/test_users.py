@@ -15,7 +15,7 @@ from aggregator_server.rounds.publishing import publish_public_set
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
 from edge_client.learning.rounds.client_update import RoundContext
-from edge_client.learning.rounds.zero_shot import ZeroShot
+from edge_client.learning.rounds.score_sharing import ScoreSharing
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
@@ -91,7 +91,7 @@ class RealFleet:
         work = next_work(self.store, user.device_id, now)
         public_set = PublicSet.unpack(self.store.blobs.read(work.public_set))
         consensus = None if work.consensus is None else unpack_consensus(self.store.blobs.read(work.consensus))[0]
-        return ZeroShot(
+        return ScoreSharing(
             self.models[user.number], self.maps[user.number], work, RoundContext(public_set, consensus), user.device_id
         )
 

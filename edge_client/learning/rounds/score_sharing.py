@@ -24,7 +24,7 @@ from fleet_protocol.messages import Update, Work
 from fleet_protocol.tensors import Arrays
 
 
-class ZeroShot(ClientUpdate):
+class ScoreSharing(ClientUpdate):
     """One device's work in one round. The model is trained in place; the label map is replaced."""
 
     def __init__(

@@ -1,0 +1,27 @@
+"""Whether a round may end, and whether its uploads suffice: its quorum is a share of the selected devices."""
+
+import math
+
+from aggregator_server.rounds.snapshot import RoundSnapshot
+
+
+def may_end(round_: RoundSnapshot, now: float) -> bool:
+    """Tell whether a round need not wait any longer: every selected device uploaded, or the deadline passed."""
+    return len(round_.uploads) == round_.selected or now >= round_.deadline_at
+
+
+def why_missed(round_: RoundSnapshot, uploads: int) -> str | None:
+    """Return why so many uploads do not suffice, or None where they do.
+
+    Devices that were revoked or put in quarantine do not count; one upload is always needed.
+    """
+    if not round_.selected:
+        return "every selected device was revoked, or put in quarantine"
+    quorum = float(round_.plan["quorum"])
+    needed = max(1, math.ceil(quorum * round_.selected - 1e-9))
+    if uploads >= needed:
+        return None
+    return (
+        f"quorum missed: {uploads} of {round_.selected} selected devices uploaded before the deadline, "
+        f"{needed} were needed (quorum {quorum:g})"
+    )
