@@ -25,9 +25,9 @@ from aggregator_server.store.database import damage_of
 from aggregator_server.store.free_space import free_space, is_full
 from aggregator_server.store.location import NOTE, Location, locate, note_copy, note_state, way_back
 from aggregator_server.store.needed_blobs import lasting, open_uploads
+from aggregator_server.upkeep.backup_archive import BackupWriter, open_backup, written_backup
 from aggregator_server.upkeep.copying import copy_tables, file_of_tables, take_elsewhere, upgrade_tables
 from fleet_protocol.atomic_files import flush_folder, make_folder
-from fleet_protocol.backup_archive import BackupWriter, open_backup, written_backup
 from fleet_protocol.errors import BackupFormatError
 
 _DIGESTS = "digests.json"

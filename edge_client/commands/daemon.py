@@ -41,7 +41,7 @@ def add(commands: Commands) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from edge_client.daemon.diagnosis import examine
+    from edge_client.daemon.doctor import examine
 
     findings = []
     for finding in examine(options.config):

@@ -15,9 +15,9 @@ from aggregator_server.store import Store
 from aggregator_server.store.database import damage_of
 from aggregator_server.store.location import Location
 from aggregator_server.upkeep.backup import back_up, back_up_into, restore
+from aggregator_server.upkeep.backup_archive import written_backup
 from aggregator_server.upkeep.check import check
 from aggregator_server.upkeep.doctor import examine
-from fleet_protocol.backup_archive import written_backup
 from tests.support.aggregator_process import FakeDevice, Fleet
 from tests.support.checkout import ROOT
 from tests.support.commands import command
