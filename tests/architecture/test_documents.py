@@ -10,6 +10,8 @@ from tests.support.checkout import ROOT
 PACKAGES = ("aggregator_server", "edge_client", "fleet_protocol", "fleet_simulator", "model_export")
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "studies").glob("*.md")])
 LONGEST = 120
+READ_FIRST = ("README.md", "docs/index.md", "docs/start.md", "docs/teaching.md", "docs/owners-page.md")
+MOST_WORDS = 30  # of a sentence there
 
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
@@ -19,6 +21,9 @@ CITED = re.compile(r'\bdocs/([\w-]+\.md),\s+(?:#\s*)?"([^"]+)"')
 FILE = re.compile(r"`((?:[\w.-]+/)+[\w-]+\.\w+)(?::\w+)?`")
 OTHER_FORM = re.compile(r"auricle\[[\w,]+\](?! @ file:)")
 ABBREVIATED = {"A/": "aggregator_server/", "E/": "edge_client/"}  # in the walks of docs/architecture.md
+NO_PROSE = re.compile(r"<!--.*?-->|^(?:\||#|    )[^\n]*", re.MULTILINE | re.DOTALL)
+PARAGRAPH = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )")
+SENTENCE = re.compile(r"(?<=[.!?;])\s+(?=[A-Z`*\"'(\[])|(?<=:)\s+")
 ONLY_LINKS = re.compile(r"^(?:[-*·>\s]|!?\[[^\]]*\]\([^)]*\)|\[!\[[^\]]*\]\([^)]*\)\]\([^)]*\))+$")
 
 
@@ -110,6 +115,15 @@ def test_lines_are_short_enough_to_read(document):
         if len(line) > LONGEST and not line.lstrip().startswith("|") and not ONLY_LINKS.match(line)
     ]
     assert long == []
+
+
+@pytest.mark.parametrize("page", READ_FIRST)
+def test_sentences_are_short_enough_for_a_reader_in_a_hurry(page):
+    prose = NO_PROSE.sub("", FENCE.sub("\n\n", (ROOT / page).read_text()))
+    prose = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", prose)
+    sentences = [one for part in PARAGRAPH.split(prose) for one in SENTENCE.split(" ".join(part.split()))]
+    assert [one for one in sentences if len(one.split()) > MOST_WORDS] == []
+    assert len(sentences) > 5
 
 
 @pytest.mark.parametrize("package", PACKAGES)
