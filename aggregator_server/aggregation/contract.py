@@ -96,6 +96,7 @@ class RoundInputs:
         new_classes: Number of new classes, where whoever opened the round knows it.
         assigned: Class of each (device, slot) that earlier rounds recognised.
         model: Shared model; None in a round without one.
+        prototypes: The fleet's prototypes before the round; None where it has none.
         state: State kept from the strategy's round before, in a round without a model; empty at first.
         revoked: Devices of whose earlier uploads nothing may count.
         scratch: Folder on disk for temporary files of what does not fit the memory; None: the system's.
@@ -110,6 +111,7 @@ class RoundInputs:
     assigned: Mapping[tuple[str, int], str] = field(default_factory=dict)
     model: SharedModel | None = None
     has_consensus: bool = True
+    prototypes: FleetPrototypes | None = None
     state: Arrays = field(default_factory=dict)
     revoked: frozenset[str] = frozenset()
     class_terms: ClassTerms = field(default_factory=ClassTerms)

@@ -9,7 +9,8 @@ the best silhouette, which can also be one.
 (The paper clusters data impressions. On Speech Commands, from networks of different designs, they agreed no better than
 chance: docs/class-discovery.md. They are used where a device sent no profile.)
 
-Where the features are embeddings of one network, reports are described by prototypes alone.
+Where the features are embeddings of one network, reports are described by prototypes alone; of long words that share
+their end by what comes before it too.
 """
 
 from collections import Counter
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from aggregator_server.discovery.public_embedding import PublicEmbedding
+from aggregator_server.discovery.public_embedding import KNOWN_FROM, ORDER_FROM, PublicEmbedding
 from fleet_protocol.arrays import Doubles, Floats, Ints
 from fleet_protocol.public_set import PublicSet
 
@@ -43,6 +44,7 @@ class ReportedClass:
         profile: Scores of the public recordings for this sound, float32 [public samples]; None where the device sent
             none.
         prototype: Mean embedding of its clips, float32 [1, numbers]; None where the features are no embedding.
+        before: Mean embeddings of the windows before, float32 [states, 1, numbers]; None of a short sound.
     """
 
     device_id: str
@@ -51,6 +53,7 @@ class ReportedClass:
     impressions: Floats | None = None
     profile: Floats | None = None
     prototype: Floats | None = None
+    before: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class KnownClass:
     impressions: Floats | None = None
     profile: Floats | None = None
     prototype: Floats | None = None
+    before: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,10 @@ def discover(
     device_ids = [report.device_id for report in reports]
     first = len(reports)
     distances = cosine_distances(points)
+    if any(item.before is not None for item in items):
+        in_order = PublicEmbedding(public_set).in_order([item.before for item in items])
+        alike = distances <= 1 - KNOWN_FROM
+        distances = np.where(alike & (in_order < ORDER_FROM), np.maximum(distances, 1 - in_order), distances)
     # Two sounds of one device differ: their owner gave them different names.
     devices = np.array(device_ids)
     different = (devices[:, None] == devices) & ~np.eye(len(devices), dtype=bool)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from aggregator_server.aggregation.contract import Assigned, Contribution, RoundInputs
 from aggregator_server.discovery.clustering import COMPARED, Discovery, Group, KnownClass, ReportedClass, discover
 from aggregator_server.discovery.new_classes import Settled, settle
-from aggregator_server.discovery.public_embedding import KNOWN_FROM, PublicEmbedding
+from aggregator_server.discovery.public_embedding import KNOWN_FROM, ORDER_FROM, PublicEmbedding
 from aggregator_server.limits import DESCRIPTION_BYTES, REFERENCES_PER_ROUND, REPORTS_PER_ROUND, REPORTS_WHATEVER_BYTES
 from fleet_protocol.arrays import Floats
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.tensors import Arrays
+from fleet_protocol.word_order import WordOrder
 
 _DESCRIPTIONS = ("impressions", "profiles", "prototypes")
 
@@ -63,6 +65,7 @@ def _within_bounds(sounds: Sequence[_Sound]) -> list[int]:
         if device_id not in sizes:
             arrays = sounds[index].contribution.read()  # all of its descriptions have the same shapes
             sizes[device_id] = sum(arrays[name][0].nbytes for name in _DESCRIPTIONS if name in arrays)
+            sizes[device_id] += arrays["before"].nbytes // len(arrays["counts"]) if "before" in arrays else 0
         if len(chosen) >= REPORTS_WHATEVER_BYTES:
             left -= sizes[device_id]
         if left < 0:
@@ -83,13 +86,16 @@ def _read(sounds: Sequence[_Sound], chosen: Sequence[int]) -> tuple[list[Reporte
     described: list[KnownClass] = []
     for device_id, indices in of_device.items():
         contribution = sounds[indices[0]].contribution
-        arrays = contribution.read()
-        for row, class_id in enumerate(contribution.update.known):
+        arrays, update = contribution.read(), contribution.update
+        order = None
+        if "before" in arrays:
+            order = WordOrder.read(arrays, len(update.known) + len(update.reports), arrays["before"].shape[1:])
+        for row, class_id in enumerate(update.known):
             if (device_id, row) in references:
-                described.append(KnownClass(device_id, class_id, *_description(arrays, row)))
+                described.append(KnownClass(device_id, class_id, *_description(arrays, row, order)))
         for index in indices:
             report = reports[index]
-            description = _description(arrays, sounds[index].row)
+            description = _description(arrays, sounds[index].row, order)
             reports[index] = ReportedClass(device_id, report.slot, report.name, *description)
     return reports, described
 
@@ -109,10 +115,10 @@ def _in_turns(device_ids: Sequence[str]) -> list[int]:
     return [index for _, index in sorted(turns)]
 
 
-def _description(arrays: Arrays, row: int) -> tuple[Floats | None, Floats | None, Floats | None]:
-    """Return copies of the impressions, profile and prototype of a class that an upload describes."""
-    impressions, profile, prototype = (arrays[name][row].copy() if name in arrays else None for name in _DESCRIPTIONS)
-    return impressions, profile, prototype
+def _description(arrays: Arrays, row: int, order: WordOrder | None) -> tuple[Floats | None, ...]:
+    """Return copies of the impressions, profile, prototype and windows before of a class that an upload describes."""
+    before = None if order is None or not order.states[row] else order.word(row)[0].copy()
+    return *(arrays[name][row].copy() if name in arrays else None for name in _DESCRIPTIONS), before
 
 
 def _grouped(inputs: RoundInputs, reports: Sequence[ReportedClass], references: Sequence[KnownClass]) -> Discovery:
@@ -126,8 +132,8 @@ def _grouped(inputs: RoundInputs, reports: Sequence[ReportedClass], references: 
         theirs |= {(device_id, class_id) for (device_id, _), class_id in inputs.assigned.items()}
         for index, report in enumerate(reports):
             assert report.prototype is not None
-            class_id, cosine = space.nearest(report.prototype)
-            if cosine >= KNOWN_FROM and (report.device_id, class_id) not in theirs:
+            class_id = _known_as(report, space, inputs.prototypes)
+            if class_id is not None and (report.device_id, class_id) not in theirs:
                 known.setdefault(class_id, []).append(index)
             elif space.is_broad(report.prototype):
                 broad.add(index)
@@ -143,3 +149,17 @@ def _grouped(inputs: RoundInputs, reports: Sequence[ReportedClass], references: 
         groups += [Group(tuple(new[index] for index in group.members)) for group in found.groups]
         details = found.details | {"compared": new}
     return Discovery(tuple(groups), details | ({"broad": sorted(broad)} if broad else {}))
+
+
+def _known_as(report: ReportedClass, space: PublicEmbedding, fleet: FleetPrototypes | None) -> str | None:
+    """Return the class of the fleet that a report is, which may not differ in what comes before its end; or None."""
+    assert report.prototype is not None
+    for class_id, cosine in space.cosines(report.prototype).items():
+        if cosine < KNOWN_FROM:
+            break
+        before = None
+        if fleet is not None and fleet.order is not None and class_id in fleet.class_ids:
+            before, _ = fleet.order.word(fleet.class_ids.index(class_id))
+        if report.before is None or space.in_order([report.before, before])[0, 1] >= ORDER_FROM:
+            return class_id
+    return None

@@ -29,6 +29,7 @@ from aggregator_server.store.expressions import batches
 from aggregator_server.store.tables import ACTIVE, AssignmentRow, BlobRow, ClassRow, ParticipantRow, RoundRow, table_of
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle import unpack_bundle
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import ClassReport, RoundPlan, Update, parse
 from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
 from fleet_protocol.tensors import Arrays, pack, unpack, view
@@ -87,6 +88,7 @@ class StoredRound:
             assigned={(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
             model=self._model(state),
             has_consensus=snapshot.consensus is not None,
+            prototypes=self._prototypes(),
             state=state,
             revoked=frozenset(snapshot.revoked),
             class_terms=snapshot.class_terms,
@@ -136,6 +138,10 @@ class StoredRound:
         return SharedModel(
             bundle.manifest, bundle.weights if weights is None else unpack(self._blobs.read(weights))[0], state
         )
+
+    def _prototypes(self) -> FleetPrototypes | None:
+        blob = self._snapshot.prototypes
+        return None if blob is None else FleetPrototypes.unpack(self._blobs.read(blob))
 
     def _state(self) -> Arrays:
         if self._snapshot.server_state is None:

@@ -65,7 +65,9 @@ def test_what_is_beyond_those_that_are_compared_is_reported_again_and_what_the_f
         for n in range(20)
         for slot in (0, 1)
     ]
-    inputs = SimpleNamespace(public_set=public, assigned={}, new_classes=None, plan=SimpleNamespace(seed=0))
+    inputs = SimpleNamespace(
+        public_set=public, assigned={}, new_classes=None, prototypes=None, plan=SimpleNamespace(seed=0)
+    )
     found = new_sounds._grouped(inputs, reports, [])
     assert [(group.class_id, len(group.members)) for group in found.groups] == [("c2", 20), (None, 12)]
     assert found.details["compared"] == list(found.groups[1].members)

@@ -145,3 +145,21 @@ def test_an_upload_with_an_order_that_no_device_has_is_refused(changed, message)
     arrays = {name: array for name, array in (good.read() | changed).items() if array is not None}
     with pytest.raises(MalformedUpdateError, match=message):
         check(terms, good.update, arrays)
+
+
+def classes_of(result):
+    return {(int(one.device_id, 16), one.slot): one.class_id for one in result.assignments}
+
+
+@pytest.mark.parametrize(
+    ("said", "same"), [(("no", "up"), True), (("no", "down"), False), (("up",), False), ((), True)]
+)
+def test_a_phrase_is_another_ones_class_only_if_what_comes_before_its_end_is_the_same(said, same):
+    """Where it is not said, the end alone tells."""
+    mine = phrase(1, known=("c0",), met={4: "stop"})
+    other = phrase(2, said, known=("c0",), met={7: "stop"})
+    at_once = classes_of(aggregate(inputs(mine, other)))
+    assert (at_once[1, 4] == at_once[2, 7]) is same
+    first = aggregate(inputs(mine))
+    later = inputs(other, public_set=first.public_set, state=first.state, prototypes=first.prototypes, round_id=6)
+    assert (classes_of(aggregate(later))[2, 7] == classes_of(first)[1, 4]) is same
