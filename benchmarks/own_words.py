@@ -14,30 +14,19 @@ import functools
 import math
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks.command import BenchmarkError, Command, data_folder, said
-from benchmarks.listening.dialogue import PART_S
 from benchmarks.listening.front_ends import FrontEnd, front_ends, taught_device
-from benchmarks.listening.material import (
-    RATE_HZ,
-    WORD_DB,
-    Clip,
-    Half,
-    background,
-    by_speaker,
-    load_material,
-    loudness,
-    make_stream,
-)
+from benchmarks.listening.material import Clip, Half, by_speaker, load_material, make_stream
 from benchmarks.listening.measurement import THRESHOLDS, Listened, hits, in_parts
 from benchmarks.listening.one_front_end import listen_for_all
 from benchmarks.listening.own_words import OTHERS, OWNER, Owner, missed, recordings_by_word, shuffled
-from edge_client.audio.recordings import is_recording, read_recording
+from benchmarks.listening.speech import speech_in_noise
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Loaded
@@ -52,7 +41,6 @@ SNRS_DB = (CLEAN_DB, 10.0)
 RATES = (1.0, 0.1)
 # Takes of a word that other people say to one device.
 _MOST_OTHERS = 50
-_PAUSE_S = 0.3
 _OTHERS_H = 1 / 6  # speech that openWakeWord learns from; it is not listened to
 
 
@@ -74,38 +62,6 @@ def devices(folder: Path, count: int, takes: int, seed: int) -> list[Owner]:
             here = [*(Clip(word, path, OWNER) for path in own[takes:]), *(Clip(word, path, OTHERS) for path in others)]
             found[number] = Owner({**device.takes, word: own[:takes]}, [*device.said, *here])
     return found
-
-
-def speech_in_noise(
-    folder: Path, half: Half, snr_db: float, hours: float, seed: int, *, last: bool = False
-) -> Iterator[Floats]:
-    """Yield connected speech in backgrounds, float32 [samples] at ``RATE_HZ``, in parts of ``PART_S``.
-
-    Recordings follow one another in an order that is drawn, or from its end, each as loud as a word, until the hours
-    are full. Raises BenchmarkError: there is less speech.
-    """
-    rng = np.random.default_rng(seed)
-    files = shuffled(sorted(path for path in folder.rglob("*") if path.is_file() and is_recording(path)), rng)
-    pieces = _pieces(files[::-1] if last else files)
-    pause, left = np.zeros(round(_PAUSE_S * RATE_HZ), np.float32), round(hours * 3600 * RATE_HZ)
-    part = np.zeros(0, np.float32)
-    while left > 0:
-        size = min(left, round(PART_S * RATE_HZ))
-        while len(part) < size:
-            if (piece := next(pieces, None)) is None:
-                raise BenchmarkError(f"{folder} has less than {hours:g} hours of speech; give --hours")
-            part = np.concatenate([part, 10 ** (WORD_DB / 20) / loudness(piece, RATE_HZ) * piece, pause])
-        noise = background(half, size, RATE_HZ, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
-        yield np.clip(part[:size] + noise, -1.0, 1.0).astype(np.float32)
-        part, left = part[size:], left - size
-
-
-def _pieces(files: Sequence[Path]) -> Iterator[Floats]:
-    """Yield the recordings, the first minute of each; a silent one is left out."""
-    for path in files:
-        piece = read_recording(path, RATE_HZ)
-        if piece.any():
-            yield piece
 
 
 class Taught:

@@ -11,19 +11,26 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.command import Command, data_folder, said
+from benchmarks.listening.choosing import Search, device_of, written
 from benchmarks.listening.front_ends import FrontEnd, front_ends, taught_device
 from benchmarks.listening.material import KNOWN, Half, Material, Stream, load_material, make_stream
 from benchmarks.listening.measurement import figures, in_parts, listen
 from benchmarks.listening.own_words import measure as measure_own
 from benchmarks.listening.own_words import owners
 from benchmarks.listening.phrases import join
+from benchmarks.listening.speech import speech_in_noise
 from edge_client.daemon.listening_loop import load_listening
+from edge_client.detection.score_table import SHIPPED, read_table
+from fleet_protocol.arrays import Floats
+from fleet_protocol.bundle import read_bundle
 
 SNRS_DB = (20.0, 10.0, 5.0)
 
@@ -70,6 +77,18 @@ def main() -> int:
     parser.add_argument("--takes", type=int, default=5, help="with --words: of each word by each teacher (5)")
     parser.add_argument("--teachers", type=int, default=1, help="with --words: people who teach a device (1)")
     parser.add_argument("--rooms", action="store_true", help="with --words: they are heard through rooms")
+    about = "with --words: recordings of connected speech, in which false alarms count besides"
+    parser.add_argument("--talk", type=Path, metavar="DIR", help=about)
+    parser.add_argument("--hours", type=float, default=10.0, help="of talk (10)")
+    about = "try other tables of scores on recordings in rooms, of <word>/<speaker>_* in each folder"
+    parser.add_argument("--choose", nargs="+", type=Path, metavar="DIR", help=about)
+    parser.add_argument("--table", type=Path, metavar="FILE", help="with --choose: begin with this one")
+    parser.add_argument(
+        "--into", type=Path, metavar="FILE", help="with --choose: write the best table, with its figures"
+    )
+    parser.add_argument(
+        "--trials", type=int, default=40, help="with --choose: tables at most, 1 of the first alone (40)"
+    )
     parser.add_argument("--data", type=Path, default=data_folder())
     parser.add_argument("--minutes", type=float, default=60.0, help="longest stream (60; words end it before)")
     parser.add_argument("--tuning", action="store_true", help="listen to the half on which defaults were chosen")
@@ -83,6 +102,9 @@ def work(options: argparse.Namespace) -> dict[str, object]:
         chosen = front_ends(options.front_ends, Path(folder), options.bundles)
         material = load_material(options.data, options.seed)
         half = material.tuning if options.tuning else material.report
+        if options.choose is not None:
+            (one,) = chosen[:1]
+            return chosen_table(one, options, material.noise, half.backgrounds)
         if options.words is not None:
             words = options.words
             if options.join is not None:
@@ -91,11 +113,38 @@ def work(options: argparse.Namespace) -> dict[str, object]:
             people = owners(words, options.owners, options.takes, options.teachers, options.seed)
             by = {"takes": options.takes, "teachers": options.teachers, "rooms": options.rooms}
             heard = (material.noise, half.backgrounds, SNRS_DB, options.seed)
-            rows = ((one.name, measure_own(one, people, *heard, in_rooms=options.rooms)) for one in chosen)
+            talk = None
+            if options.talk is not None:
+                by |= {"talk_hours": options.hours}
+
+                def talk(snr_db: float) -> Iterator[Floats]:
+                    return speech_in_noise(options.talk, half, snr_db, options.hours, options.seed)
+
+            rows = ((one.name, measure_own(one, people, *heard, in_rooms=options.rooms, talk=talk)) for one in chosen)
             return {"front_ends": [{"front_end": name, **by, "snr": snr} for name, snr in rows]}
         streams = streams_of(half, options.minutes, options.seed)
         results = [measure(one, material, streams, untaught=options.untaught) for one in chosen]
     return {"front_ends": results}
+
+
+def chosen_table(
+    front_end: FrontEnd, options: argparse.Namespace, noise: Sequence[Floats], backgrounds: Sequence[Floats]
+) -> dict[str, object]:
+    """Search for a table of scores on the first front end, write it, and return the trials."""
+    path = options.table or SHIPPED
+    start = read_table(path)
+    sets = {}
+    for folder in options.choose:
+        people = owners(folder, options.owners, options.takes, 1, options.seed)
+        heard = (noise, backgrounds, SNRS_DB, options.seed)
+        sets[folder.name] = [device_of(front_end.bundle, one, number, *heard) for number, one in enumerate(people)]
+        said({"heard": folder.name, "owners": len(people)})
+    statistics = read_bundle(front_end.bundle).manifest.embedding_statistics
+    kind = "word" if statistics is not None and statistics.known.words else "other_word"
+    search = Search(start, kind, sets, options.trials)
+    if options.into is not None:
+        options.into.write_text(written(path.read_text(), search, kind))
+    return {"front_end": front_end.name, "table": asdict(search.table), "trials": search.trials}
 
 
 if __name__ == "__main__":

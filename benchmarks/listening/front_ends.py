@@ -62,7 +62,20 @@ def taught_device(
     room: Iterable[Floats],
     known: Mapping[str, str] = MappingProxyType({}),
 ) -> Config:
-    """Set a device up in a folder and teach it takes by label; return its configuration.
+    """Set a device up and teach it; arguments and result are those of :func:`new_device`."""
+    config = new_device(folder, bundle, takes, room, known)
+    teach(config, DeviceState(config.device.state))
+    return config
+
+
+def new_device(
+    folder: Path,
+    bundle: Path,
+    takes: Mapping[str, Iterable[Path]],
+    room: Iterable[Floats],
+    known: Mapping[str, str] = MappingProxyType({}),
+) -> Config:
+    """Set a device up in a folder, with takes by label that it has not learned yet; return its configuration.
 
     ``known``: by label, which sound it is that the front end knows from the start.
     """
@@ -76,9 +89,7 @@ def taught_device(
     for number, noise in enumerate(room):
         write_wav(folder / "room" / f"{number}.wav", noise, RATE_HZ)
     (folder / "edge.toml").write_text(_CONFIG.format(bundle=bundle.resolve()))
-    config = load_config(folder / "edge.toml")
-    teach(config, DeviceState(config.device.state))
-    return config
+    return load_config(folder / "edge.toml")
 
 
 def write_wav(path: Path, samples: Floats, rate_hz: int) -> None:

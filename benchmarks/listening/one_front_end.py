@@ -3,36 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from benchmarks.listening.measurement import Listened, averaged, listen
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Loaded
-from edge_client.detection.pace import pace_of
+from edge_client.detection.pace import Pace, pace_of
 from edge_client.detection.scores import Scorer, earlier_of, windows_before
-from fleet_protocol.arrays import Floats
+from fleet_protocol.arrays import Bools, Floats
+
+
+@dataclass(frozen=True)
+class Hops:
+    """What one device heard at each hop of a stream."""
+
+    listened: Listened  # what it made of it
+    loud: Bools  # whether a window was loud enough, bool [hops]
+    features: Floats  # of the loud ones, float32 [windows, frames, numbers]
+    pace: Pace
+
+    def earlier(self, states: int) -> Floats:
+        """Return features of earlier windows, as a :class:`Scorer` takes them."""
+        rows = np.full((len(self.loud), *self.features.shape[1:]), np.nan, np.float32)
+        rows[self.loud] = self.features
+        return earlier_of(rows[:, 0], windows_before(self.pace.hop_s), states)[:, self.loud][:, :, None]
+
+    def scored(self, scores: Floats) -> Floats:
+        """Return what a detector averages, float32 [hops, labels], of scores of the loud windows."""
+        every = np.zeros((len(self.loud), scores.shape[1]), np.float32)
+        every[self.loud] = scores
+        return averaged(every, self.listened.at_s, self.pace.average_s)
+
+
+def hear(one: Loaded, parts: Iterable[Floats], config: DetectorConfig) -> Hops:
+    """Let a device, which has labels, listen to a stream, given in parts at ``RATE_HZ``."""
+    rows: list[Floats | None] = []  # None of a window too quiet
+    listened = listen(replace(one, look=lambda features, *_: rows.append(features)), parts, config)
+    features = np.stack([row for row in rows if row is not None])
+    pace = pace_of(config, one.model.manifest.feature_settings)
+    return Hops(listened, np.array([row is not None for row in rows]), features, pace)
 
 
 def listen_for_all(one: Loaded, parts: Iterable[Floats], config: DetectorConfig) -> Callable[[Loaded], Listened]:
-    """Let one device, which has labels, listen to a stream, given in parts at ``RATE_HZ``.
-
-    Return what says what the detector of each other device makes of the stream, averaged as it does.
-    """
-    rows: list[Floats | None] = []  # None of a window too quiet
-    by = listen(replace(one, look=lambda features, *_: rows.append(features)), parts, config)
-    loud, features = [row is not None for row in rows], np.stack([row for row in rows if row is not None])
+    """Let one device listen to a stream; return what says what the detector of each other device makes of it."""
+    hops = hear(one, parts, config)
 
     def of(loaded: Loaded) -> Listened:
         scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes, loaded.known)
-        scores = np.zeros((len(rows), scorer.labels), np.float32)
-        pace = pace_of(config, loaded.model.manifest.feature_settings)
-        all_rows = np.full((len(rows), *features.shape[1:]), np.nan, np.float32)
-        all_rows[loud] = features
-        earlier = earlier_of(all_rows[:, 0], windows_before(pace.hop_s), scorer.states)[:, :, None]
-        scores[loud] = scorer(features, earlier[:, loud])
-        means, over = averaged(scores, by.at_s, pace.average_s), dict.fromkeys(loaded.lasting, config.over_after_s)
-        return replace(by, labels=loaded.label_map.names, heard=(), scores=means, over_after_s=over)
+        scores = hops.scored(scorer(hops.features, hops.earlier(scorer.states)))
+        over = dict.fromkeys(loaded.lasting, config.over_after_s)
+        return replace(hops.listened, labels=loaded.label_map.names, heard=(), scores=scores, over_after_s=over)
 
     return of

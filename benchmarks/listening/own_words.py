@@ -8,7 +8,7 @@ backgrounds.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,9 @@ from benchmarks.listening.material import (
     recordings_in,
 )
 from benchmarks.listening.measurement import THRESHOLDS, Heard, Listened, hits, in_parts, listen
+from benchmarks.listening.one_front_end import listen_for_all
 from edge_client.daemon.listening_loop import load_listening
+from edge_client.detection.detector import Loaded
 from fleet_protocol.arrays import Floats
 
 LABELS = 4
@@ -36,6 +38,7 @@ LABELS = 4
 OWNER, OTHERS, OTHER_WORDS = "owner", "others", 300
 _MOST = {OWNER: 10, OTHERS: 20}  # of each label
 RATES = (10.0, 2.0, 0.5)
+TALK_RATES = (1.0, 0.1)
 
 
 @dataclass(frozen=True)
@@ -114,37 +117,65 @@ def measure(
     seed: int,
     *,
     in_rooms: bool = False,
+    talk: Callable[[float], Iterable[Floats]] | None = None,
 ) -> list[dict[str, Any]]:
     """Teach each owner's device, let it listen at each ratio, and return the figures, one row for each ratio, in %.
 
     Misses are means over owners, each at the threshold, one for all labels, with at most so many false accepts an hour.
-    ``in_rooms``: words are heard through a room, each owner's his own; takes are as they were recorded.
+    ``in_rooms``: words are heard through a room, each owner's his own; takes are as they were recorded. ``talk``: hours
+    of speech at a ratio, in parts, whose false accepts count besides.
     """
-    rows: dict[float, list[dict[str, Any]]] = {snr_db: [] for snr_db in snrs_db}
-    for number, owner in enumerate(people):
+    devices: list[Loaded] = []
+    for owner in people:
         with tempfile.TemporaryDirectory() as folder:
             config = taught_device(Path(folder), front_end.bundle, owner.takes, room)
-            loaded = load_listening(config)
-        half = Half(tuple(owner.said), tuple(backgrounds))
-        response = impulse_response(np.random.default_rng([seed, number, 1])) if in_rooms else None
-        for snr_db in snrs_db:
-            stream = make_stream(half, snr_db, 1e9, np.random.default_rng([seed, number, int(snr_db)]), response)
-            rows[snr_db].append(_figures(listen(loaded, in_parts(stream.samples), config.detector), stream))
-    return [said({"front_end": front_end.name, "snr_db": snr_db} | _mean(found)) for snr_db, found in rows.items()]
+            devices.append(load_listening(config))
+    rows = []
+    for snr_db in snrs_db:
+        in_talk = None if talk is None else listen_for_all(devices[0], talk(snr_db), config.detector)
+        found = []
+        for number, (owner, loaded) in enumerate(zip(people, devices, strict=True)):
+            stream = stream_of(owner, number, backgrounds, snr_db, seed, in_rooms=in_rooms)
+            listened = listen(loaded, in_parts(stream.samples), config.detector)
+            row = figures(listened, listened.heard, stream.words)
+            found.append(row if in_talk is None else row | {"talk": beside(in_talk(loaded), listened, stream.words)})
+        rows.append(said({"front_end": front_end.name, "snr_db": snr_db} | mean(found)))
+    return rows
 
 
-def _figures(listened: Listened, stream: Stream) -> dict[str, Any]:
-    points = [_counted(listened.at(threshold), stream.words, listened.seconds) for threshold in THRESHOLDS]
-    own = _counted(listened.heard, stream.words, listened.seconds)
-    figures: dict[str, Any] = {
+def beside(talk: Listened, listened: Listened, words: Sequence[Word]) -> dict[str, float]:
+    """Return what is missed of an owner's words, %, at thresholds at which talk makes so many false accepts an hour."""
+    hours, found = talk.seconds / 3600, {}
+    for rate in TALK_RATES:
+        allowed = rate * hours + 1e-9
+        at = next((threshold for threshold in THRESHOLDS if len(talk.at(threshold)) <= allowed), None)
+        heard = set() if at is None else hits(words, listened.at(at))[0]
+        found[f"{rate:g}"] = missed(words, heard, OWNER) or 0.0
+    return found
+
+
+def stream_of(
+    owner: Owner, number: int, backgrounds: Sequence[Floats], snr_db: float, seed: int, *, in_rooms: bool
+) -> Stream:
+    """Return what is said to the device of an owner, who is one of so many, at a ratio."""
+    half = Half(tuple(owner.said), tuple(backgrounds))
+    response = impulse_response(np.random.default_rng([seed, number, 1])) if in_rooms else None
+    return make_stream(half, snr_db, 1e9, np.random.default_rng([seed, number, int(snr_db)]), response)
+
+
+def figures(listened: Listened, own: Sequence[Heard], words: Sequence[Word]) -> dict[str, Any]:
+    """Return misses in % at rates of false accepts; and at a device's own thresholds, at which it heard ``own``."""
+    points = [_counted(listened.at(threshold), words, listened.seconds) for threshold in THRESHOLDS]
+    found: dict[str, Any] = {
         who: {
             f"{rate:g}": min((point[who] for point in points if point["accepts"] <= rate), default=100.0)
             for rate in RATES
         }
         for who in (OWNER, OTHERS)
     }
-    return figures | {
-        "own_thresholds": {OWNER: own[OWNER], OTHERS: own[OTHERS], "false_accepts_per_hour": own["accepts"]}
+    at_own = _counted(own, words, listened.seconds)
+    return found | {
+        "own_thresholds": {who: at_own[who] for who in found} | {"false_accepts_per_hour": at_own["accepts"]}
     }
 
 
@@ -161,7 +192,8 @@ def missed(words: Sequence[Word], found: set[int], who: str, label: str | None =
     return 100 * float(np.mean([number not in found for number in said_by])) if said_by else None
 
 
-def _mean(found: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, Any]:
+def mean(found: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, Any]:
+    """Return the means of figures."""
     return {
         key: {name: round(float(np.mean([one[key][name] for one in found])), 1) for name in found[0][key]}
         for key in found[0]

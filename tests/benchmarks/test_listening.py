@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from benchmarks.listening.measurement import Heard, at_most, averaged, decisions
 from benchmarks.listening.phrases import join
 from edge_client.audio.recordings import encode_wave, loud_stretch, read_recording
 from edge_client.detection.posterior_handling import PosteriorHandler
+from edge_client.detection.score_table import read_table
 from tests.support.checkout import DATA, run_python
 from tests.support.sounds import TONES, melody
 
@@ -119,10 +121,12 @@ def test_own_words_are_taught_by_their_owner_and_heard_through_his_room(pretrain
         for take in range(8):
             sound = encode_wave(melody(word, rng).astype(np.float32), RATE_HZ)
             (tmp_path / word / f"speaker{take % 2}_{take}.wav").write_bytes(sound)
-    arguments = ["--words", str(tmp_path), "--owners", "1", "--takes", "2", "--rooms", "--json"]
-    chosen = ["--front-ends", "base", "--bundles", str(pretrained_bundle.parent)]
-    printed = run_python("-m", "benchmarks.listening", "--data", str(DATA), *chosen, *arguments)
+    people = ["--owners", "1", "--takes", "2", "--json"]
+    arguments = ["--words", str(tmp_path), "--rooms", "--talk", str(tmp_path), "--hours", "0.005", *people]
+    chosen = ["--front-ends", "base", "--bundles", str(pretrained_bundle.parent), "--data", str(DATA)]
+    printed = run_python("-m", "benchmarks.listening", *chosen, *arguments)
     (found,) = json.loads(printed.splitlines()[-1])["front_ends"]
+    assert found["talk_hours"] == 0.005
     assert (found["front_end"], found["takes"], found["teachers"], found["rooms"]) == ("base", 2, 1, True)
     assert [row["snr_db"] for row in found["snr"]] == [20, 10, 5]
     for row in found["snr"]:
@@ -130,3 +134,10 @@ def test_own_words_are_taught_by_their_owner_and_heard_through_his_room(pretrain
             assert 0 <= row[who]["10"] <= row[who]["2"] <= row[who]["0.5"] <= 100
             assert 0 <= row["own_thresholds"][who] <= 100
         assert row["own_thresholds"]["false_accepts_per_hour"] >= 0
+        assert 0 <= row["talk"]["1"] <= row["talk"]["0.1"] <= 100
+    arguments = ["--choose", str(tmp_path), "--trials", "2", "--into", str(tmp_path / "scores.toml"), *people]
+    result = json.loads(run_python("-m", "benchmarks.listening", *chosen, *arguments).splitlines()[-1])
+    assert [row["trial"] for row in result["trials"]] == ["start", "yes 1.25"]
+    best = min(result["trials"], key=lambda row: row["missed"])
+    assert asdict(read_table(tmp_path / "scores.toml")) == result["table"]
+    assert result["table"]["other_word"]["yes"] == (1.25 if best["trial"] == "yes 1.25" else 1.0)

@@ -8,7 +8,8 @@ import pytest
 from benchmarks.command import BenchmarkError
 from benchmarks.listening.material import RATE_HZ, WORD_DB, Half, make_stream
 from benchmarks.listening.measurement import Listened, hits
-from benchmarks.own_words import CLEAN_DB, SNRS_DB, devices, speech_in_noise, threshold
+from benchmarks.listening.speech import speech_in_noise
+from benchmarks.own_words import CLEAN_DB, SNRS_DB, devices, threshold
 from edge_client.audio.recordings import encode_wave, speaker_of
 from tests.support.checkout import DATA, run_python
 from tests.support.sounds import melody

@@ -15,24 +15,24 @@ and 100 when the device is taught for the first time.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from edge_client.clips.folders import SOUND, known_labels
+from edge_client.clips.folders import known_labels
 from edge_client.config import Config
-from edge_client.detection.scores import Scorer, directions_before, prototype, states_before, weight_of_order
-from edge_client.detection.thresholds import Tail, fit_tails
+from edge_client.detection.scores import Scorer, states_before
+from edge_client.detection.thresholds import Tail
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import take_labels
 from edge_client.learning.sgd import Optimiser, settling, train_epoch
 from edge_client.learning.teaching.advice import Advice, advice_on
 from edge_client.learning.teaching.class_trial import Trial, rows_of_class
-from edge_client.learning.teaching.head_material import Before, HeadMaterial, Heard, head_material
+from edge_client.learning.teaching.head_material import Before, HeadMaterial, head_material
 from edge_client.learning.teaching.hearing import Hearing
+from edge_client.learning.teaching.lesson import Lesson
 from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
 from edge_client.room.memory import kept_sample
@@ -43,7 +43,6 @@ from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.known import ONCE_AN_HOUR
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.tensors import Arrays
 
@@ -51,26 +50,6 @@ _CENTRES = 100
 _OFF = 2.0
 # Weight of the head that has learned the fleet's sounds too; docs/teaching.md says how it was chosen.
 _FLEET = 0.8
-# Embeddings of other words, and as many of people's talk, by which thresholds are set.
-_OTHERS = 4000
-# What a front end for everyday sounds knows of others, synthesised ones, resembles no label enough. A label is taken
-# for another sound at least so often: a taught one in households of ESC-50 (`benchmarks.listening.household`).
-_SOUNDS = Tail(3.0, 1.5)
-# Of a sound known from the start without takes: as its rows were made for.
-_WITHOUT_TAKES = Tail(ONCE_AN_HOUR, 1.5)
-# Of a word known from the start, with takes or without: `yes`, `no`, `up` and `down` of `words` in read speech without
-# a pause, where they are said too (5 an hour; 2 in noise), and in Bengali and Gujarati digits (0 to 1, but for `no`).
-_KNOWN_WORD = Tail(1.0, 1.6)
-# Logit of a sound known from the start, which others reach once or twice an hour: takes that reach it on average are
-# that sound.
-_ALIKE = 1.0
-# Words of the pretraining lie farther from a prototype than words that no network heard, so they promise too much. How
-# often such words reach a label's score at least, where the bundle does not say: Mandarin ones heard by `base`.
-_WORDS = Tail(4.25, 1.6)
-
-
-# Logits by which fewer words reach the score of a long one, whose order counts. Chosen on Spanish words.
-_IN_ORDER = 2.0
 
 
 @dataclass(frozen=True)
@@ -85,8 +64,9 @@ class Taught:
     prototypes: Mapping[str, Prototype]
     known: Mapping[str, str]
     unheard: tuple[int, ...]
-    tried: tuple[str, ...] = ()  # classes of others that were tried
-    refused: Mapping[str, Refused] = field(default_factory=dict)  # those of them that are not listened for
+    tried: tuple[str, ...]  # classes of others that were tried
+    refused: Mapping[str, Refused]  # those of them that are not listened for
+    lesson: Lesson  # of which prototypes and tails were made
 
 
 def centres(
@@ -190,27 +170,11 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         epochs, rate = settings.teach_epochs, settings.teach_learning_rate
         weights = train_head(model, start, label_map, material, epochs, rate, seed)
         model.set_weights(weights)  # an average of two: the model has those of the last training
-        rng = np.random.default_rng([seed, 3])
-        others = material.draws(label_map.background, _OTHERS, rng)
-        talk = statistics.speech.draw(statistics.speech.means[0], _OTHERS, rng)
-        rejected = [clips[:, 0] for clips in heard.rejected.values()]
-        negatives = np.concatenate([others, talk, statistics.noise, heard.nothing, *rejected])
-        kinds = material.kinds(label_map)
-        are_sounds = {label for label in label_map.labels if every_sound or kinds.get(label) == SOUND}
-        known = _alike(heard, statistics, are_sounds) | from_start
-        known_words = {label: name for label, name in known.items() if name in statistics.known.words}
-        near = _prototypes(label_map, material, heard, statistics, are_sounds, known_words, sent)
-        learned = _listening(label_map, material, from_start)
-        of_words = _WORDS if statistics.unheard is None else Tail(*statistics.unheard)
-        least = {label: _SOUNDS if label in are_sounds else of_words for label in learned.labels}
-        fixed = dict.fromkeys(known, _SOUNDS) | {learned.names[slot]: _WITHOUT_TAKES for slot in learned.off}
-        fixed |= dict.fromkeys(known_words, _KNOWN_WORD)
-        tails = _tails(Scorer(model, learned, near, known), learned, negatives, least, rng)
-        for label, one in near.items():
-            level, scale = tails[label]
-            tails[label] = level - _IN_ORDER * weight_of_order(one.before), scale
-        tails |= {name: (tail.level, tail.scale) for name, tail in fixed.items()}
-        return _Learned(material, weights, learned, near, known, tails)
+        lesson = Lesson.of(label_map, material, heard, statistics, from_start, sent, hears_sounds=every_sound)
+        near = lesson.prototypes()
+        scorer = Scorer(model, lesson.label_map, near, lesson.known)
+        scores = scorer(*lesson.others(scorer.states, np.random.default_rng([seed, 3])))
+        return _Learned(lesson, weights, scorer, near, lesson.tails(scores, near))
 
     learned = learn(label_map)
     offered = {one.class_id for one in state.offers.all()}
@@ -222,105 +186,35 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     }
     refused: dict[str, Refused] = {}
     if of_others:
-        scorer = Scorer(model, learned.label_map, learned.prototypes, learned.known)
         tails = {label: Tail(*tail) for label, tail in learned.tails.items()}
         promised, room = config.detector.false_accepts_per_hour, kept_sample(config, state, model.manifest)
         near = learned.prototypes
-        trial = Trial(scorer, label_map, tails, near, promised, statistics, heard, public_set, room)
+        trial = Trial(learned.scorer, label_map, tails, near, promised, statistics, heard, public_set, room)
         for slot, why in trial.refused(of_others).items():
             refused[str(label_map.class_ids[slot])] = why
             label_map = label_map.give_up(slot)
         if refused:
             learned = learn(label_map)
-    advice = advice_on(heard, statistics, learned.material.kinds(label_map), hears_sounds=every_sound)
-    clips = sum(len(takes) for takes in heard.takes.values())
-    unheard = learned.label_map.off
-    tried = tuple(str(former.class_ids[slot]) for slot in of_others)
-    made = learned.weights, label_map, clips, advice, learned.tails, learned.prototypes, learned.known, unheard
-    return Taught(*made, tried, refused)
-
-
-def _listening(label_map: LabelMap, material: HeadMaterial, from_start: Container[str]) -> LabelMap:
-    """Return the labels for listening: without the head's outputs of known sounds that it learned nothing of."""
-    bare = (slot for slot, name in enumerate(label_map.names) if name in from_start and slot not in material.slots)
-    return dataclasses.replace(label_map, off=tuple(bare))
+    lesson = learned.lesson
+    return Taught(
+        weights=learned.weights,
+        label_map=label_map,
+        clips=sum(len(takes) for takes in heard.takes.values()),
+        advice=advice_on(heard, statistics, lesson.material.kinds(label_map), hears_sounds=every_sound),
+        tails=learned.tails,
+        prototypes=learned.prototypes,
+        known=lesson.known,
+        unheard=lesson.label_map.off,
+        tried=tuple(str(former.class_ids[slot]) for slot in of_others),
+        refused=refused,
+        lesson=lesson,
+    )
 
 
 @dataclass(frozen=True)
 class _Learned:
-    material: HeadMaterial
+    lesson: Lesson
     weights: Arrays
-    label_map: LabelMap
+    scorer: Scorer
     prototypes: dict[str, Prototype]
-    known: dict[str, str]
     tails: dict[str, tuple[float, float]]
-
-
-def _alike(heard: Heard, statistics: EmbeddingStatistics, are_sounds: Container[str]) -> dict[str, str]:
-    """Return by label what its takes are of what is known from the start: a sound, or the word that it is called."""
-    found = {}
-    for label, takes in heard.takes.items():
-        sound = label in are_sounds
-        names = statistics.known.sounds if sound else tuple({label} & {*statistics.known.words})
-        if names:
-            logits = statistics.known.logits(takes[:, 0], names).mean(axis=0)
-            if logits.max() >= (_ALIKE if sound else 0.0):
-                found[label] = names[int(logits.argmax())]
-    return found
-
-
-def _prototypes(
-    label_map: LabelMap,
-    material: HeadMaterial,
-    heard: Heard,
-    statistics: EmbeddingStatistics,
-    are_sounds: Container[str],
-    known_words: Mapping[str, str],
-    sent: Mapping[str, Before],
-) -> dict[str, Prototype]:
-    """Return the prototypes of labels: of takes and recordings, else of the centres that are known.
-
-    ``sent``: by class what others say comes before it. Of a class with neither takes nor recordings it is all there is,
-    and its parts are the windows that came before.
-    """
-    names, nothing = dict(enumerate(label_map.names)), np.zeros((0, statistics.means.shape[1]), np.float32)
-    found = {}
-    for one in material.sounds:
-        if one.slot not in names:
-            continue
-        label, row = names[one.slot], one.rows if len(one.rows) else one.centres
-        if label in are_sounds:
-            found[label] = Prototype(prototype(row, statistics, sound=True)[None], nothing)
-            continue
-        takes = [heard.takes[label]] if label in heard.takes else []
-        if label in known_words:  # what others said of it counts as takes
-            others = statistics.samples[statistics.words.index(known_words[label]), :, None]
-            takes.append(np.repeat(others, takes[0].shape[1], axis=1) if takes else others)
-        known = label in known_words
-        rows = [prototype(row, statistics, np.concatenate(takes) if takes else None, known=known)]
-        if label in heard.parts:
-            parts = heard.parts[label].swapaxes(0, 1)
-            rows += [prototype(part, statistics, part[:, None], known=known) for part in parts]
-        before = heard.before.get(label)
-        if not len(one.rows):
-            before = sent.get(label_map.class_ids[one.slot] or "")
-            rows += [] if before is None else [prototype(part, statistics) for part in before.rows]
-        most = max(map(len, rows))  # parts of some takes alone are known: the others' stand there twice
-        whole = np.stack([np.resize(takes, (most, takes.shape[1])) for takes in rows])
-        ago = nothing if before is None else directions_before(before.rows, before.length_s, statistics)
-        found[label] = Prototype(whole, ago)
-    return found
-
-
-def _tails(
-    scorer: Scorer, label_map: LabelMap, negatives: Floats, least: Mapping[str, Tail], rng: np.random.Generator
-) -> dict[str, tuple[float, float]]:
-    """Return by label how often negatives, float32 [rows, numbers], which are no label's, score high for it.
-
-    Others of them came before.
-    """
-    orders = np.array([rng.permutation(len(negatives)) for _ in range(scorer.states)], int)
-    earlier = negatives[orders.reshape(-1, len(negatives))]
-    found = zip(label_map.names, fit_tails(scorer(negatives[:, None], earlier[:, :, None])), strict=True)
-    tails = {name: tail.at_least(least.get(name, tail)) for name, tail in found}
-    return {name: (tail.level, tail.scale) for name, tail in tails.items()}
