@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from edge_client.clips.folders import WORD
 from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
-from fleet_protocol.arrays import Floats
+from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.joint_statistics import JointStatistics
 
@@ -45,22 +46,29 @@ def advice_on(
     heard: Heard, statistics: EmbeddingStatistics, kinds: Mapping[str, str], *, hears_sounds: bool
 ) -> tuple[Advice, ...]:
     """Return what would help every label that has takes; ``kinds``: of labels, on a front end that hears both kinds."""
-    found = []
+    found, shared = [], shared_parts(heard, statistics)
     for label, takes in heard.takes.items():
         kind = kinds.get(label, "")
-        found.append(Advice(label, len(takes), _lines(label, kind, heard, statistics, hears_sounds=hears_sounds), kind))
+        parts = {other: shared[label, other] for other in sorted(heard.takes) if other != label}
+        lines = _lines(label, kind, heard, statistics, parts, hears_sounds=hears_sounds)
+        found.append(Advice(label, len(takes), lines, kind))
     return tuple(found)
 
 
 def _lines(
-    label: str, kind: str, heard: Heard, statistics: EmbeddingStatistics, *, hears_sounds: bool
+    label: str,
+    kind: str,
+    heard: Heard,
+    statistics: EmbeddingStatistics,
+    parts: Mapping[str, str],
+    *,
+    hears_sounds: bool,
 ) -> tuple[str, ...]:
     """Return what would help a label. What many people say differs; one doorbell always sounds alike."""
     takes, found = heard.takes[label][:, 0], []
     if other_kind := fit_the_other_kind(takes, statistics):
         found.append(_of_the_other_kind(label, sounds=hears_sounds))
     word = kind == WORD if kind else not hears_sounds and not other_kind
-    parts = {other: shared_part(label, other, heard, statistics) for other in sorted(heard.takes) if other != label}
     found += [_SHARED[part].format(one=label, other=other) for other, part in parts.items() if part]
     if len(takes) < _FEW_TAKES:
         found.append(f"record more takes of {label!r}: {len(takes)} are few")
@@ -108,23 +116,23 @@ def takes_spread(takes: Floats, statistics: EmbeddingStatistics) -> float:
     return float(np.square(z).sum() / ((len(takes) - 1) * takes.shape[1]))
 
 
-def shared_part(label: str, other: str, heard: Heard, statistics: EmbeddingStatistics) -> str:
-    """Return what two labels share, as near as takes of one sound are: "" or ``ALL``, ``END``, ``BEGINNING``.
+def shared_parts(heard: Heard, statistics: EmbeddingStatistics) -> dict[tuple[str, str], str]:
+    """Return by two labels what they share, as near as takes of one sound are: "" or ``ALL``, ``END``, ``BEGINNING``.
 
     The newest window of a long word holds its end, the earlier ones what comes before it.
     """
 
-    def alike(one: Floats, two: Floats) -> bool:
-        means = np.stack([rows.reshape(-1, rows.shape[-1]).mean(axis=0) for rows in (one, two)])
-        first, second = statistics.whitened(means)
-        return bool(first @ second >= SAME_SOUND)
+    def directions(rows: Floats) -> Doubles:
+        return statistics.whitened(rows.reshape(len(rows), -1, rows.shape[-1]).mean(axis=1))
 
-    end = alike(heard.takes[label][:, 0], heard.takes[other][:, 0])
-    before = [heard.before[name].rows for name in (label, other) if name in heard.before]
-    if not before:
-        return ALL if end else ""
-    begins = len(before) == 2 and all(alike(one, two) for one, two in zip(*before, strict=False))
-    return (ALL if begins else END) if end else (BEGINNING if begins else "")
+    ends = {label: directions(takes[None, :, 0])[0] for label, takes in heard.takes.items()}
+    before = {label: directions(heard.before[label].rows) for label in ends if label in heard.before}
+    found = {}
+    for one, other in itertools.permutations(ends, 2):
+        end, long = bool(ends[one] @ ends[other] >= SAME_SOUND), [before[of] for of in (one, other) if of in before]
+        begins = len(long) == 2 and all(first @ second >= SAME_SOUND for first, second in zip(*long, strict=False))
+        found[one, other] = (ALL if begins or not long else END) if end else (BEGINNING if begins else "")
+    return found
 
 
 def nearest(label: str, heard: Heard, statistics: EmbeddingStatistics, *, words: bool) -> tuple[str, ...]:
