@@ -2,6 +2,7 @@
 """``auricle-aggregator``: run the server, manage its tokens and devices, publish a public set and a model."""
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 
@@ -32,11 +33,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except AuricleError as error:
-        print(f"auricle-aggregator: {error}", file=sys.stderr)
+        print(f"auricle-aggregator: {_for_commands(str(error))}", file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:
         print(f"auricle-aggregator: {describe_missing(error, 'server')}", file=sys.stderr)
         return 1
+
+
+# What the interface for programs names, and the command that does it.
+_COMMAND_OF = (
+    (r"DELETE /v1/rounds/(\d+)", r"`auricle-aggregator round cancel \1`"),
+    (r"GET /v1/rounds(?![/\w])", "`auricle-aggregator rounds`"),
+    (r"GET /v1/classes(?![/\w])", "`auricle-aggregator classes`"),
+    (r"GET /v1/devices(?![/\w])", "`auricle-aggregator devices list`"),
+)
+
+
+def _for_commands(said: str) -> str:
+    """Return what an error says with commands in the place of requests, for whoever typed one."""
+    for request, command in _COMMAND_OF:
+        said = re.sub(request, command, said)
+    return said
 
 
 if __name__ == "__main__":

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 
 def printable(text: str) -> str:
     """Return words fit for a terminal and a log: a file may be called so that it clears the screen or forges a line."""
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+_REQUEST = re.compile(r"(GET|POST|PUT|PATCH|DELETE) /|/v1/|/openapi")
+
+
+def without_requests(text: str) -> str:
+    """Return what an aggregator says, without the clauses on what a program may ask for next."""
+    return "; ".join(clause for clause in text.split("; ") if not _REQUEST.search(clause))
 
 
 class AuricleError(Exception):

@@ -16,7 +16,7 @@ from fleet_protocol.atomic_files import written_durably
 from fleet_protocol.client.answers import Bounds, Deadline, read_message, shorten
 from fleet_protocol.client.certificates import refusal, trust, trust_nobody_yet
 from fleet_protocol.client.identity import Identity
-from fleet_protocol.errors import LinkError, MessageError, RefusedError, UnreachableError
+from fleet_protocol.errors import LinkError, MessageError, RefusedError, UnreachableError, without_requests
 from fleet_protocol.tensors import digest
 
 if TYPE_CHECKING:
@@ -201,7 +201,8 @@ class ServerClient:
                 f"{self._client.base_url} answered {answer.status_code} to {asked}, but not as an aggregator "
                 "does; check [server] url"
             ) from error
-        raise RefusedError(answer.status_code, shorten(detail.code), shorten(detail.message))
+        said = without_requests(detail.message) or detail.message  # the device asks by itself
+        raise RefusedError(answer.status_code, shorten(detail.code), shorten(said))
 
     def _read(self, kind: type[T], content: bytes) -> T:
         try:

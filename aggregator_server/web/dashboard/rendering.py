@@ -1,7 +1,6 @@
 """Templates: Jinja2 with escaping, filters for times and sizes, styles and scripts, and errors in plain words."""
 
 import hashlib
-import re
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from aggregator_server.errors import CODES, AggregatorError, RefusedError
 from aggregator_server.web.http_errors import retry_headers, status_of
+from fleet_protocol.errors import without_requests
 
 _FOLDER = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -62,7 +62,6 @@ BY_STATUS = {
     507: "The server's disk is full. Free space on it; nothing that was sent was kept.",
 }
 _FAILED = "Something failed on the server. Its log says more."
-_FOR_PROGRAMS = re.compile(r"(GET|POST|PUT|PATCH|DELETE) /|/v1/|/openapi")
 
 
 def plain(error: AggregatorError) -> str:
@@ -70,8 +69,7 @@ def plain(error: AggregatorError) -> str:
     if error.code == "internal_error":
         return _FAILED
     said = str(error).encode("utf-8", "backslashreplace").decode()
-    text = "; ".join(clause for clause in said.split("; ") if not _FOR_PROGRAMS.search(clause))
-    text = text or CODES[error.code][1]
+    text = without_requests(said) or CODES[error.code][1]
     return text[:1].upper() + text[1:]
 
 

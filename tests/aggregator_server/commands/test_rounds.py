@@ -56,7 +56,10 @@ def test_a_round_is_started_watched_and_listed(fleet, here):
     assert (plan["deadline_s"], plan["quorum"], plan["seed"]) == (1200, 1, 5)
     assert plan["local"]["settings"]["epochs"] == 3
     assert (plan["selection"]["name"], plan["selection"]["settings"]["fraction"]) == ("uniform", 1.0)
-    failed(command("round", "start", *here), f"round {opened['round_id']} is open", "cancel")
+    number = opened["round_id"]
+    way_out = f"cancel it with `auricle-aggregator round cancel {number}`"
+    failed(command("round", "start", *here), f"round {number} is open", way_out)
+    failed(command("round", "watch", 999, *here), "there is no round 999; `auricle-aggregator rounds` lists them")
 
     watching = start("round", "watch", "--learned", *here)
     first = watching.stdout.readline()
