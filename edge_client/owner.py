@@ -182,4 +182,4 @@ class Teaching:
         if not self.learns_by_itself:
             return "The next round learns from them."
         hint = " `auricle-edge status` then says what would help." if terminal else ""
-        return f"The daemon, where it runs, learns from them within a minute or two.{hint}"
+        return f"The daemon, where it runs, learns from them: seconds on a PC, a minute or two on a small board.{hint}"

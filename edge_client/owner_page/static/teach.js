@@ -197,7 +197,7 @@ async function look(mine) {
   } else if (now) {
     part("after-error").textContent = now.error;
     const waits = now.waiting_for ? ` It waits for ${now.waiting_for}.` : "";
-    if (now.learning) part("learned").textContent = `The device learns it, which takes a minute or two.${waits}`;
+    if (now.learning) part("learned").textContent = `The device learns it: seconds on a PC, a minute or two on a small board.${waits}`;
     mine.taught = !now.learning;
     if (mine.taught) part("after-advice").textContent = now.advice.map(sentence).join(" ");
   }

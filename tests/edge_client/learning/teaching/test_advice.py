@@ -62,6 +62,18 @@ def test_takes_as_alike_as_one_person_s_call_for_another_person(statistics):
     assert not any("by another person" in line for line in many)
 
 
+@pytest.mark.parametrize("front_end", ["base", "words", "words_and_sounds"])
+def test_takes_of_several_people_are_never_called_one_person_s(front_end):
+    statistics = read_bundle(find_bundle(front_end)).manifest.embedding_statistics
+    said = {word: clips for word, clips in zip(statistics.words, statistics.samples, strict=True) if word.isalpha()}
+    takes = {word: clips[:, None] for word, clips in said.items()}  # each clip is of another person
+    lines = [line for of_word in told(statistics, dict.fromkeys(takes, "word"), **takes).values() for line in of_word]
+    assert not any("person" in line for line in lines)
+    alike = {word: clips.mean(axis=0) + 0.5 * (clips - clips.mean(axis=0)) for word, clips in takes.items()}
+    found = told(statistics, dict.fromkeys(alike, "word"), **alike)
+    assert sum(any("person" in line for line in of_word) for of_word in found.values()) > 0.5 * len(found)
+
+
 def test_a_sound_between_words_is_taken_for_more_of_them_and_names_them(statistics):
     yes, no = (statistics.means[statistics.words.index(word)] for word in ("yes", "no"))
     found = told(
