@@ -3,6 +3,7 @@
 import io
 import zipfile
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import digest, pack, unpack
+from fleet_protocol.word_order import WordOrder
 from tests.support.aggregator_process import public_set, tiny_bundle
 from tests.support.flips import flips
 from tests.support.hostile_server import HostileServer, whole
@@ -22,6 +24,7 @@ from tests.support.hostile_server import HostileServer, whole
 FLIPS = 200
 RNG = np.random.default_rng(1)
 PROTOTYPES = FleetPrototypes("0" * 16, ("c0", "c1"), np.zeros((2, 1, 8), np.float32), np.ones(2, np.int64), ("c1",))
+ORDER = WordOrder.of([(np.ones((2, 1, 8), np.float32), 1.3), (np.zeros((0, 1, 8), np.float32), 0.0)], (1, 8))
 SCORES = np.asarray(RNG.random((24, 4)), np.float32)
 BODIES = {
     "bundle": (find_bundle("cnn1").read_bytes(), lambda data: unpack_bundle(data, "the bundle")),
@@ -31,6 +34,7 @@ BODIES = {
     "consensus": (pack_consensus(SCORES, ("c0", "c1", "c2", "c3")), unpack_consensus),
     "weights": (pack({"body/kernel": SCORES, "head/bias": SCORES[0]}, {"classes": ["c0"]}), unpack),
     "prototypes": (PROTOTYPES.pack(), FleetPrototypes.unpack),
+    "prototypes of phrases": (replace(PROTOTYPES, order=ORDER).pack(), FleetPrototypes.unpack),
 }
 
 
