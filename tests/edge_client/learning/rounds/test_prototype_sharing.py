@@ -11,6 +11,7 @@ from edge_client.audio.recordings import Recordings
 from edge_client.clips.folders import rejected
 from edge_client.config import load_config
 from edge_client.features.front_end import open_front_end
+from edge_client.learning.teaching.hearing import Hearing
 from edge_client.owner import Teaching
 from edge_client.room.memory import layout_of
 from edge_client.room.reservoir import HOUR_S, Reservoir
@@ -18,7 +19,9 @@ from edge_client.room.store import write_sample
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import Choice, ClassBacking, ClassInfo
 from fleet_protocol.tensors import unpack
+from fleet_protocol.word_order import WordOrder
 from tests.support.edge_process import wait_for
+from tests.support.phrases import joined, write_takes
 from tests.support.round_work import work_of
 from tests.support.sounds import melody, public_set_of, write_clips
 from tests.support.taught_device import Device, recall, recall_as
@@ -200,3 +203,26 @@ def test_an_owners_sound_finds_a_slot_in_a_head_full_of_sounds_of_others(device)
     labels = device.teach().progress.label_map.labels
     assert {"yes", "stop"} <= set(labels)
     assert len(labels) == label_map.free
+
+
+def test_a_phrase_that_ends_as_an_owners_is_taken_where_another_word_comes_before_and_refused_where_none_is_told(
+    device, public
+):
+    rng = np.random.default_rng(3)
+    spoken = [joined(*(melody(part, rng).astype(np.float32) for part in ("up", "zip"))) for _ in range(5)]
+    write_takes(device.clips, "up zip", spoken)
+    heard = Hearing(device.config, public.settings, device.state.embeddings_path).heard()
+    end, before = heard.takes["up zip"].mean(axis=(0, 1)), heard.before["up zip"]
+    own = before.rows.mean(axis=1)[:, None]
+    down = open_front_end(public.settings)(np.stack([melody("down", rng) for _ in range(6)]).astype(np.float32))
+    other = np.repeat(down.mean(axis=0)[None], len(own), axis=0)
+    order = WordOrder.of([(own[:0], 0.0), (own, before.length_s), (other, before.length_s)], public.settings.shape)
+    classes = ("c2", "c3", "c4")
+    ends = np.repeat(end[None, None], 3, axis=0).astype(np.float32)
+    sent = FleetPrototypes(public.settings.digest, classes, ends, np.array([2, 2, 2]), order=order)
+    infos = (*public.classes, *(ClassInfo(class_id, f"sound-{class_id}", 2) for class_id in classes))
+    work = work_for(device, public, "learn", sent, infos)
+    work = dataclasses.replace(work, backing=tuple(ClassBacking(class_id, 2) for class_id in classes))
+    labels = device.do(work).progress.label_map.labels
+    assert device.state.offers.refusals() == {"c2": "own_sounds", "c3": "own_sounds"}
+    assert "sound-c4" in labels
