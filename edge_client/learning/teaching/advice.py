@@ -48,11 +48,11 @@ def advice_on(
     heard: Heard, statistics: EmbeddingStatistics, kinds: Mapping[str, str], *, hears_sounds: bool
 ) -> tuple[Advice, ...]:
     """Return what would help every label that has takes; ``kinds``: of labels, on a front end that hears both kinds."""
-    found, shared = [], shared_parts(heard, statistics)
+    found, shared, of_one = [], shared_parts(heard, statistics), spread_of_one_person(statistics)
     for label, takes in heard.takes.items():
         kind = kinds.get(label, "")
         parts = {other: shared[label, other] for other in sorted(heard.takes) if other != label}
-        lines = _lines(label, kind, heard, statistics, parts, hears_sounds=hears_sounds)
+        lines = _lines(label, kind, heard, statistics, parts, of_one, hears_sounds=hears_sounds)
         found.append(Advice(label, len(takes), lines, kind))
     return tuple(found)
 
@@ -63,6 +63,7 @@ def _lines(
     heard: Heard,
     statistics: EmbeddingStatistics,
     parts: Mapping[str, str],
+    of_one_person: float,
     *,
     hears_sounds: bool,
 ) -> tuple[str, ...]:
@@ -74,7 +75,7 @@ def _lines(
     found += [_SHARED[part].format(one=label, other=other) for other, part in parts.items() if part]
     if len(takes) < _FEW_TAKES:
         found.append(f"record more takes of {label!r}: {len(takes)} are few")
-    elif word and are_of_one_person(takes, statistics):
+    elif word and takes_spread(takes, statistics) < of_one_person:
         found.append(f"the takes of {label!r} are alike, as if by one person: record five more, by another person")
     if near := [name for name in nearest(label, heard, statistics, words=word) if not parts.get(name)]:
         names = " and ".join(map(repr, near))
@@ -106,10 +107,10 @@ def _nearer_to_nothing(takes: Floats, statistics: EmbeddingStatistics) -> float:
     return float(np.median(nothing.max(axis=1) - known.max(axis=1)))
 
 
-def are_of_one_person(takes: Floats, statistics: EmbeddingStatistics) -> bool:
-    """Tell whether takes of a word, float32 [takes, numbers], are as alike as those of one person alone."""
+def spread_of_one_person(statistics: EmbeddingStatistics) -> float:
+    """Return below which :func:`takes_spread` takes of a word are as alike as those of one person alone."""
     of_many = [spread for clips in statistics.samples if (spread := takes_spread(clips, statistics)) > 0.0]
-    return bool(of_many) and takes_spread(takes, statistics) < _ONE_PERSON * min(of_many)
+    return _ONE_PERSON * min(of_many, default=0.0)
 
 
 def _of_the_other_kind(label: str, *, sounds: bool) -> str:
