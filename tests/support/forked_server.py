@@ -17,6 +17,7 @@ from functools import cache
 
 from tests.support.checkout import ROOT
 
+_ENVIRONMENT = dict(os.environ)  # as it is before a test changes it
 _NUMBER = struct.Struct("!i")
 _REQUEST_BYTES = 2**18
 
@@ -67,7 +68,9 @@ def _loaded() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, "-m", "tests.support.forked_server", str(theirs.fileno())]
     with theirs:
-        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=_ENVIRONMENT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+        )
 
     @atexit.register
     def end() -> None:
