@@ -7,6 +7,9 @@ READY := $(VENV)/.ready
 REPORT ?= report.html
 WORKERS ?= 3
 
+# Tests start hundreds of programs, and each would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup test test-all coverage lint demo site bundles experiments soak bench-pi armv7-root test-armv7 test-arm64 test-home-assistant deb release home-assistant clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
