@@ -23,7 +23,7 @@ class MethodTerms:
 
 def local_methods() -> Registry[MethodTerms]:
     """Return the local methods by name. Raises PluginError: an installed package's method cannot be used."""
-    return discover("fleet_protocol.local_methods", "METHOD", "auricle.local_methods", MethodTerms)
+    return discover("METHOD", "auricle.local_methods", MethodTerms, table=METHODS)
 
 
 # Time shift and background noise as in FedKWS-UI (Li et al. 2022, section 5).

@@ -62,8 +62,7 @@ class PersonalisationTerms:
 
 def personalisations() -> Registry[PersonalisationTerms]:
     """Return the personalisations by name. Raises PluginError: an installed package's one cannot be used."""
-    package = "fleet_protocol.personalisations"
-    return discover(package, "PERSONALISATION", "auricle.personalisations", PersonalisationTerms)
+    return discover("PERSONALISATION", "auricle.personalisations", PersonalisationTerms, table=PERSONALISATIONS)
 
 
 def schedule(sizes: Mapping[str, float], settings: Mapping[str, Value]) -> Schedule:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Mapping
-from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
@@ -32,20 +31,29 @@ Registry = dict[str, T]
 """Methods by name."""
 
 
-@cache
-def discover(package: str, attribute: str, group: str, kind: Any) -> Registry[Any]:  # noqa: ANN401  (a class or a union)
-    """Return the methods, of a class or a union ``kind``, that a package's modules and installed packages export.
+def discover(
+    attribute: str,
+    group: str,
+    kind: Any,  # noqa: ANN401  (a class or a union)
+    *,
+    table: tuple[Named, ...] = (),
+    package: str | None = None,
+) -> Registry[Any]:
+    """Return the methods, of a class or a union ``kind``, of a table, a package's modules and installed packages.
 
-    The direct modules of ``package`` are imported, and asked for ``attribute``; a module that is no package has a table
-    of methods, named in the plural. An entry point of ``group`` must have the name of the method that it leads to.
+    The direct modules of ``package`` are imported, and asked for ``attribute``. An entry point of ``group`` must have
+    the name of the method that it leads to.
 
     Raises PluginError: a method cannot be loaded, is of another kind, or has a name that is taken.
     """
+    known = _found.get((group, kind))
+    if known is not None:
+        return known
     found: Registry[Any] = {}
-    root = import_module(package)
-    for method in getattr(root, f"{attribute}S", ()):
-        _add(found, method, package)
-    for module in pkgutil.iter_modules(getattr(root, "__path__", ()), f"{package}."):
+    for named in table:
+        _add(found, named, "the table of ours")
+    modules = [] if package is None else pkgutil.iter_modules(import_module(package).__path__, f"{package}.")
+    for module in modules:
         method = getattr(import_module(module.name), attribute, None)
         if method is not None:
             _add(found, method, module.name)
@@ -55,6 +63,7 @@ def discover(package: str, attribute: str, group: str, kind: Any) -> Registry[An
         method = getattr(own, attribute, None)
         if method is not None:
             _add(found, _of_kind(method, kind, f"{attribute} of {where} must be"), where)
+    _found[group, kind] = found
     return found
 
 
@@ -65,13 +74,14 @@ def _add(found: Registry[Any], method: Any, where: str) -> None:  # noqa: ANN401
 
 
 _asked: dict[str, ModuleType] = {}
+_found: dict[tuple[str, Any], Registry[Any]] = {}
 
 
 def ask_modules(modules: Mapping[str, ModuleType]) -> None:
     """Have :func:`discover` ask these modules too, each named by where it is from, and no longer those of last time."""
     _asked.clear()
     _asked.update(modules)
-    discover.cache_clear()
+    _found.clear()
 
 
 def _load(entry: EntryPoint, kind: Any) -> Any:  # noqa: ANN401  (as above)

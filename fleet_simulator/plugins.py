@@ -15,7 +15,7 @@ from aggregator_server.aggregation.rule import rules
 from aggregator_server.selection.draw import selections
 from aggregator_server.strategies.registry import strategies
 from edge_client.learning.methods.local_method import local_methods
-from edge_client.learning.personalisations.personalisation import personalisations
+from edge_client.learning.personalisation import personalisations
 from fleet_protocol import local_methods as method_terms
 from fleet_protocol import personalisations as personalisation_terms
 from fleet_protocol.errors import PluginError

@@ -54,7 +54,7 @@ def rules() -> Registry[Rule]:
 
     Raises PluginError: an installed package's rule cannot be used.
     """
-    return discover("aggregator_server.aggregation", "RULE", "auricle.rules", Rule)
+    return discover("RULE", "auricle.rules", Rule, package="aggregator_server.aggregation")
 
 
 def weight_rules() -> tuple[str, ...]:

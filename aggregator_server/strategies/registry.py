@@ -13,6 +13,7 @@ from aggregator_server.aggregation.rule import rules
 from aggregator_server.errors import RefusedError
 from aggregator_server.schemas import RECOMMENDED, RoundRequest
 from aggregator_server.selection.draw import selections
+from aggregator_server.strategies.sharing import SHARING
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol import setting
 from fleet_protocol.errors import PlanError, PluginError
@@ -51,7 +52,7 @@ def complete(part: Part, choice: Choice) -> Choice:
 @cache
 def strategies() -> Registry[Strategy]:
     """Return every strategy by name. Raises PluginError: a package's cannot be used, or names an unknown method."""
-    found = discover("aggregator_server.strategies", "STRATEGY", "auricle.strategies", Strategy)
+    found = discover("STRATEGY", "auricle.strategies", Strategy, table=SHARING, package="aggregator_server.strategies")
     for name, strategy in found.items():
         for part in get_args(Part):
             method, known = getattr(strategy, part), known_settings(part)

@@ -1,7 +1,7 @@
 """Cross-entropy with smoothed labels: t = (1 - s) y + s / C; and a model halfway between the fleet's and one's own."""
 
 from edge_client.learning.methods.local_method import LocalMethod, TrainingPlan
-from edge_client.learning.personalisations.personalisation import Personalisation
+from edge_client.learning.personalisation import Personalisation
 from fleet_protocol.local_methods import SHARED_MODEL
 from fleet_protocol.personalisations import FINE_TUNING
 from fleet_protocol.setting import Setting

@@ -9,7 +9,7 @@ from typing import Any
 
 from aggregator_server.errors import AggregatorError
 from edge_client.learning.methods.local_method import LocalMethod
-from edge_client.learning.personalisations.personalisation import personalisations
+from edge_client.learning.personalisation import personalisations
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.toml_sections import TomlFile

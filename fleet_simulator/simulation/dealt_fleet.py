@@ -20,7 +20,7 @@ from aggregator_server.aggregation.contract import Contribution, RoundResult
 from aggregator_server.strategies.strategy import DeviceStatistics
 from aggregator_server.strategies.weight_sharing import PREFIX
 from edge_client.learning.methods.local_method import LocalMethod
-from edge_client.learning.personalisations.personalisation import personalisations
+from edge_client.learning.personalisation import personalisations
 from fleet_protocol.adaptive_training import label_entropy
 from fleet_protocol.arrays import Ints
 from fleet_protocol.atomic_files import write_durably

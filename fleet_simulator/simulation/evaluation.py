@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from edge_client.learning.methods.local_method import LocalMethod
-from edge_client.learning.personalisations.personalisation import PersonalTask, fine_tune, personalisations
+from edge_client.learning.personalisation import PersonalTask, fine_tune, personalisations
 from edge_client.learning.rounds.client_update import ClientUpdate
 from edge_client.learning.rounds.model_selection import Evidence, Listener, choose_listener, recognised
 from edge_client.learning.training_data import FEWEST, Clips, held_out_accuracy, rescaled

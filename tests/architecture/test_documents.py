@@ -10,9 +10,7 @@ from tests.support.checkout import ROOT
 PACKAGES = ("aggregator_server", "edge_client", "fleet_protocol", "fleet_simulator", "model_export")
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "studies").glob("*.md")])
 LONGEST = 120
-READ_FIRST = tuple(
-    ["README.md", *(f"docs/{name}.md" for name in ("index", "listening", "owners-page", "start", "teaching"))]
-)
+READ_FIRST = ("README.md", *(f"docs/{name}.md" for name in ("index", "listening", "owners-page", "start", "teaching")))
 MOST_WORDS = 30  # of a sentence there
 
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

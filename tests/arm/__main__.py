@@ -45,7 +45,7 @@ WITH_NUMPY = (
     "edge_client/detection",
     "edge_client/features",
     "edge_client/learning/methods",
-    "edge_client/learning/personalisations",
+    "edge_client/learning/test_personalisation.py",
     "edge_client/model",
     "fleet_protocol/test_tensors.py",
 )

@@ -19,7 +19,7 @@ PARTS = (
     "edge_client/detection",
     "edge_client/features",
     "edge_client/learning/methods",
-    "edge_client/learning/personalisations",
+    "edge_client/learning/test_personalisation.py",
     "edge_client/model/test_runtime.py",
     "fleet_protocol/test_tensors.py",
 )

@@ -52,4 +52,4 @@ class UnsharedMethod(MethodTerms):
 def local_methods() -> Registry[LocalMethod | UnsharedMethod]:
     """Return every local method by name."""
     kinds = LocalMethod | UnsharedMethod
-    return discover("edge_client.learning.methods", "METHOD", "auricle.local_methods", kinds)
+    return discover("METHOD", "auricle.local_methods", kinds, package="edge_client.learning.methods")

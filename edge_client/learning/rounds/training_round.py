@@ -6,7 +6,7 @@ import dataclasses
 import json
 
 from edge_client.config import Config
-from edge_client.learning.personalisations.personalisation import PersonalTask, personalisations
+from edge_client.learning.personalisation import PersonalTask, personalisations
 from edge_client.learning.rounds.client_update import ClientUpdate, RoundContext, StartUpdate
 from edge_client.learning.rounds.clips import held_out_metrics, own_clips, public_clips, to_evaluate_on, to_train_on
 from edge_client.learning.rounds.kept_model import adoptable, choose, result_of

@@ -9,7 +9,7 @@ import pytest
 from edge_client.learning.class_links import SlotOrder, move_head
 from edge_client.learning.methods import fedkws_ui, fedmlac, fedmmd
 from edge_client.learning.methods.local_method import LocalMethod, local_methods
-from edge_client.learning.personalisations.personalisation import personalisations
+from edge_client.learning.personalisation import personalisations
 from edge_client.learning.rounds.local_training import LocalTask, Rehearsal, train_shared
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge_client.learning.methods.local_method import local_methods
-from edge_client.learning.personalisations.personalisation import fine_tune
+from edge_client.learning.personalisation import fine_tune
 from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.clips import public_clips
 from edge_client.learning.rounds.model_selection import Evidence, Listener, judge, public_rows

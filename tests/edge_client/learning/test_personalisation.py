@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge_client.learning.personalisations.personalisation import PersonalTask, fine_tune, fine_tuned
+from edge_client.learning.personalisation import PersonalTask, fine_tune, fine_tuned
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap

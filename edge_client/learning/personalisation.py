@@ -21,7 +21,7 @@ from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.personalisations import PersonalisationTerms
+from fleet_protocol.personalisations import GROUP_BALANCED, LOCAL, NONE, PersonalisationTerms
 from fleet_protocol.registry import Registry, discover
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
@@ -122,8 +122,16 @@ def fine_tune(
     return loss
 
 
+PERSONALISATIONS = (
+    Personalisation("none", NONE.settings, about=NONE.about),
+    Personalisation("local", LOCAL.settings, fine_tuned, about=LOCAL.about),
+    # (Xu et al. 2025): a device does what ``local`` does, the aggregator makes groups.
+    Personalisation(
+        "group_balanced", GROUP_BALANCED.settings, fine_tuned, groups=GROUP_BALANCED.groups, about=GROUP_BALANCED.about
+    ),
+)
+
+
 def personalisations() -> Registry[Personalisation]:
     """Return every personalisation by name."""
-    return discover(
-        "edge_client.learning.personalisations", "PERSONALISATION", "auricle.personalisations", Personalisation
-    )
+    return discover("PERSONALISATION", "auricle.personalisations", Personalisation, table=PERSONALISATIONS)

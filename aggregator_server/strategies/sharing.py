@@ -1,0 +1,48 @@
+"""Strategies that share a model's weights and need nothing of their own: FedAvg and what differs from it by a name."""
+
+from aggregator_server.strategies.strategy import SHARING_COST, sharing
+
+FEDAVG = sharing(
+    "fedavg",
+    about="Every device trains the shared model on its own clips; the aggregator averages the weights, and leaves out "
+    "those that stand out.",
+)
+"""FedAvg (McMahan et al. 2017): devices train by the labels, the aggregator takes the screened mean."""
+
+FEDPROX = sharing(
+    "fedprox",
+    about="Like fedavg, but a term holds each device's weights near the fleet's while it trains. For devices whose "
+    "sounds differ much.",
+)
+"""FedProx (Li et al. 2020): FedAvg with a proximal term on the device."""
+
+FEDMMD = sharing(
+    "fedmmd",
+    about="Like fedavg, but a device also keeps what its network makes of a clip near to what the fleet's network "
+    "makes of it.",
+    cost=f"{SHARING_COST} Training takes longer than with fedavg, because two networks look at every clip.",
+)
+"""FedMMD (Yao et al. 2018): FedAvg with a discrepancy between the local model and the fleet's on the device."""
+
+FEDOPT = sharing(
+    "fedopt",
+    "fedavg",
+    defaults={"server_optimiser": "adam"},
+    about="Like fedavg, but the aggregator treats the averaged change as a gradient and takes a step with Adam, which "
+    "remembers the rounds before.",
+)
+"""FedOPT (Reddi et al. 2021): FedAvg's local part, and Adam over the rounds on the aggregator."""
+
+FEDMLAC = sharing(
+    "fedmlac",
+    about="Every device keeps a network of its own, of any kind, and teaches it and a small shared network by each "
+    "other's answers. The shared one is averaged.",
+    cost="Each device trains two networks, which takes longer, and sends the weights of the shared one. Those can tell "
+    "something about the clips. Devices of any network take part.",
+)
+"""FedMLAC (Bai et al. 2025): mutual learning on the device. Its own rule, LPA, is one that a request may name.
+
+LPA always drops a share of the devices, which costs accuracy where nobody attacks (docs/results.md).
+"""
+
+SHARING = (FEDAVG, FEDPROX, FEDMMD, FEDOPT, FEDMLAC)

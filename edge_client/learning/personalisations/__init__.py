@@ -1,1 +1,0 @@
-"""What a device makes of a round's result, one file for each (fleet_protocol/personalisations.py)."""
