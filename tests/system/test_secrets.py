@@ -1,5 +1,7 @@
 """What a server writes, into its data folder and its log, holds no secret of anybody."""
 
+import signal
+
 import pytest
 
 from tests.support.aggregator_process import ADMIN, ENROL, FakeDevice, public_set
@@ -47,7 +49,7 @@ def test_no_secret_is_written_anywhere(start_aggregator):
     server = start_aggregator()
     secrets = use_everything(server)
     output = server.process.stdout
-    server.process.terminate()
+    server.process.send_signal(signal.SIGTERM)
     printed = output.read()
     server.process.wait(180)
     log = (server.data / "server.log").read_text()
