@@ -25,13 +25,13 @@ class Decisions:
     All columns follow the first one where labels wait for others: only that is heard.
 
     Attributes:
-        thresholds: float32 [labels, columns], averaged score from which a label counts as heard.
+        columns: float32 [labels, columns], averaged score from which a label counts as heard.
         ended: Labels that last and are over since the newest scores, with the time until which they were heard, s.
     """
 
     def __init__(
         self,
-        thresholds: Floats,
+        columns: Floats,
         refractory_s: float,
         lasting: Collection[int] = (),
         over_after_s: float = 0.0,
@@ -40,21 +40,21 @@ class Decisions:
         """Begin with nothing heard.
 
         Args:
-            thresholds: float32 [labels, columns].
+            columns: float32 [labels, columns].
             refractory_s: seconds after a label was heard in which it is not heard again.
             lasting: labels whose sounds have a begin and an end: of these, a short pause is a part of the sound.
             over_after_s: seconds below the release after which such a sound is over, and can be heard again.
             waits: labels that are not heard while one of some others is: from its threshold until its release.
         """
-        self.thresholds = thresholds
+        self.columns = columns
         self.ended: tuple[tuple[int, float], ...] = ()
         self._refractory_s = refractory_s
-        self._lasts = np.isin(np.arange(len(thresholds)), list(lasting))
+        self._lasts = np.isin(np.arange(len(columns)), list(lasting))
         self._pause_s = np.where(self._lasts, over_after_s, 0.0)[:, None]
         self._waits = {slot: list(others) for slot, others in waits.items()}
-        self._armed = np.ones(thresholds.shape, np.bool_)
-        self._heard_at = np.full(thresholds.shape, -np.inf)
-        self._present_at = np.full(thresholds.shape, -np.inf)
+        self._armed = np.ones(columns.shape, np.bool_)
+        self._heard_at = np.full(columns.shape, -np.inf)
+        self._present_at = np.full(columns.shape, -np.inf)
 
     def go_on(self, former: Decisions, slots: Mapping[int, int]) -> None:
         """Take over what former decisions on the same stream were, for labels that stay: to their slots from former
@@ -70,28 +70,28 @@ class Decisions:
         """The labels that last: they were heard, and are not over."""
         return tuple(np.flatnonzero(self._lasts & ~self._armed[:, 0]).tolist())
 
-    def update(self, averaged: Floats, at_s: float) -> tuple[int, NDArray[np.bool_]]:
+    def decide(self, averaged: Floats, at_s: float) -> tuple[int, NDArray[np.bool_]]:
         """Take averaged scores, float32 [labels]; return the label that may be heard, and in which columns it is."""
         scores = averaged[:, None]
-        below = scores < RELEASE * self.thresholds
+        below = scores < RELEASE * self.columns
         self._present_at[~below] = at_s
         over = below & (at_s - self._present_at >= self._pause_s - ROUNDING_S)
         now_over = np.flatnonzero(over[:, 0] & self._lasts & ~self._armed[:, 0])
         self.ended = tuple((int(slot), float(self._present_at[slot, 0])) for slot in now_over)
         self._armed |= over
         if not len(averaged):
-            return 0, np.zeros(self.thresholds.shape[1], np.bool_)
-        heard = ~self._armed[:, 0] | (averaged >= self.thresholds[:, 0])
+            return 0, np.zeros(self.columns.shape[1], np.bool_)
+        heard = ~self._armed[:, 0] | (averaged >= self.columns[:, 0])
         waiting = [slot for slot, others in self._waits.items() if heard[others].any()]
         best = int(np.where(np.isin(np.arange(len(averaged)), waiting), -1.0, averaged).argmax())
         rested = at_s - self._heard_at[best] >= self._refractory_s - ROUNDING_S
-        now = (averaged[best] >= self.thresholds[best]) & self._armed[best] & rested & (best not in waiting)
+        now = (averaged[best] >= self.columns[best]) & self._armed[best] & rested & (best not in waiting)
         self._armed[best, now] = False
         self._heard_at[best, now] = at_s
         return best, now
 
 
-class PosteriorHandler:
+class PosteriorHandler(Decisions):
     """Averages scores over time and decides; time is the stream's, in seconds."""
 
     def __init__(
@@ -110,27 +110,11 @@ class PosteriorHandler:
             average_s: seconds over which scores are averaged; 0: the newest alone counts.
             refractory_s, lasting, over_after_s, waits: as of :class:`Decisions`.
         """
+        super().__init__(thresholds[:, None], refractory_s, lasting, over_after_s, waits)
         self.averaged: Floats = np.zeros(len(thresholds), np.float32)  # the newest averaged scores, float32 [labels]
         self.thresholds = thresholds
         self._average_s = average_s
         self._scores: deque[tuple[float, Floats]] = deque()
-        self._decisions = Decisions(thresholds[:, None], refractory_s, lasting, over_after_s, waits)
-
-    def go_on(self, former: PosteriorHandler, slots: Mapping[int, int]) -> None:
-        """Take over what a former handler of the same stream heard, for labels that stay: to their slots from former
-        ones. A sound that goes on is not heard again, and is over as ever.
-        """
-        self._decisions.go_on(former._decisions, slots)
-
-    @property
-    def ended(self) -> tuple[tuple[int, float], ...]:
-        """Labels that last and are over since the newest scores, with the time until which they were heard, s."""
-        return self._decisions.ended
-
-    @property
-    def sounding(self) -> tuple[int, ...]:
-        """The labels that last: they were heard, and are not over."""
-        return self._decisions.sounding
 
     def update(self, scores: Floats, at_s: float) -> int | None:
         """Take the scores of one window, float32 [labels]; return the label that is heard now, if any."""
@@ -138,5 +122,5 @@ class PosteriorHandler:
         while self._scores[0][0] < at_s - self._average_s + ROUNDING_S and len(self._scores) > 1:
             self._scores.popleft()
         self.averaged = np.mean([row for _, row in self._scores], axis=0, dtype=np.float32)
-        best, heard = self._decisions.update(self.averaged, at_s)
+        best, heard = self.decide(self.averaged, at_s)
         return best if heard.any() else None

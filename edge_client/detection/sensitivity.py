@@ -67,9 +67,9 @@ class Hearings:
                 self._since.setdefault(label, now)
             if not self._labels:
                 return
-            self._decisions.thresholds[:, 0] = list(self._standing.values())
+            self._decisions.columns[:, 0] = list(self._standing.values())
             scores = np.array([score for score, _ in standing.values()], np.float32)
-            best, heard = self._decisions.update(scores, now)
+            best, heard = self._decisions.decide(scores, now)
             self._counts[hour % _HOURS, best] += heard[1:]
 
     def _begin(self, labels: tuple[str, ...], lasting: frozenset[str]) -> None:
