@@ -16,8 +16,8 @@ from fleet_protocol.public_set import PublicSet
 # Whitened cosine to the mean of a fleet's class from which a report counts as that class under another name. Chosen on
 # seeds 200 to 209 of `benchmarks.class_discovery`.
 KNOWN_FROM = 0.8
-# The same of each window before, below which long words that share their end are two. Of phrases that espeak-ng says by
-# one voice, 39 in 40 that are the same lie at 0.75 to 0.97, and 16 that share the second half alone at 0.39 to 0.72.
+# The same of each window before, below which long words that share their end are two: the same phrase by one voice lies
+# above it, one that shares the second half alone below (chosen on synthesised phrases, docs/class-discovery.md).
 ORDER_FROM = 0.75
 # Rows of a new class for each recording of a public class. Once: 3 points less of a class is recognised unheard; three
 # times: more of the other classes is taken for it (seeds 200 to 205).
