@@ -29,6 +29,10 @@ class BusyError(AudioError):
     """The microphone is in use by another process, which does not hand it over."""
 
 
+class PausedError(EdgeError):
+    """The device is paused, and nothing may record."""
+
+
 class ClipError(EdgeError):
     """The clip store cannot take, find or change a clip or a label."""
 

@@ -17,6 +17,7 @@ from edge_client.errors import ClipError
 from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
 from edge_client.storage.class_offers import Offer
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.pauses import Pauses
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.feature_settings import FeatureSettings
@@ -142,22 +143,29 @@ class Teaching:
         later = "" if at_once else ", once the present training has ended"
         return [f"{label!r} has no clips any more: its name leaves the model{later}" for label in emptied]
 
+    @cached_property
+    def pauses(self) -> Pauses:
+        """When the device does not listen."""
+        return Pauses(self.state.database, self.config.hours)
+
     def record(self, label: str, count: int, seconds: float | None, display: Display, cues: Cues | None = None) -> None:
         """Record ``count`` good takes of a sound from the device's microphone, which the daemon lends, into the store.
 
         ``label``: of :meth:`require_slot`; ``seconds``: length of a take, a second more than a clip where None;
         ``cues``: sounds before and after a take. What the display raises ends the session, and takes that were kept
-        stay. Raises ClipError if a number cannot be, or another process is changing the store; QuotaError if there is
-        no room; AudioError if the microphone is in use or gives nothing, or too many takes were no good.
+        stay. Raises PausedError if the device is paused, or becomes so; ClipError if a number cannot be, or another
+        process is changing the store; QuotaError if there is no room; AudioError if the microphone is in use or gives
+        nothing, or too many takes were no good.
         """
-        from edge_client.capture.microphone import Microphone
-        from edge_client.capture.shared_microphone import borrowed_microphone
+        from edge_client.capture.shared_microphone import OwnersMicrophone, borrowed_microphone
         from edge_client.clips.recorder import Recorder
         from edge_client.clips.takes import Takes
         from edge_client.config.sections import MicrophoneConfig
 
+        self.pauses.require_awake()
         settings, store, rate = self.settings, self.store, self.settings.sample_rate_hz
-        if self.config.microphone is not None and self.config.microphone.source == "file":
+        microphone = self.config.microphone or MicrophoneConfig()
+        if microphone.source == "file":
             raise ClipError(
                 "this device plays recordings in place of a microphone, and would record these: add recordings of the "
                 "sound instead (auricle-edge import)"
@@ -170,7 +178,7 @@ class Teaching:
         with (
             borrowed_microphone(self.config.device.state),
             store.changing(),
-            closing(Microphone(self.config.microphone or MicrophoneConfig(), rate)) as source,
+            closing(OwnersMicrophone(microphone, rate, self.pauses.require_awake)) as source,
         ):
             recorder = Recorder(source, settings, display, cues)
             store.add_background(recorder.hear_room(), rate, settings.clip_s)

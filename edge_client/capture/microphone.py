@@ -121,7 +121,11 @@ OPPOSITE = "its channels cancel each other out (opposite phase): choose one, as 
 class Microphone:
     """An :class:`edge_client.capture.AudioSource`. Once open, whatever happens to the device only delays samples."""
 
-    def __init__(self, config: MicrophoneConfig, sample_rate_hz: int) -> None:
+    def __init__(self, config: MicrophoneConfig, sample_rate_hz: int, closing: threading.Event | None = None) -> None:
+        """Open it. ``closing``: ends the recording, and the opening too, when another thread sets it.
+
+        Raises AudioError if the device gives no sound, or was closed meanwhile.
+        """
         self.sample_rate_hz = sample_rate_hz
         self.frames = self.overflows = self.reopened = 0
         self.lent = False
@@ -132,7 +136,7 @@ class Microphone:
         self._silence = SilenceWatch(config.silent_s)
         self._trouble = RateLimitedLog(_log, _WARNING_INTERVAL_S)
         self._pause_s = _SHORTEST_PAUSE_S
-        self._closing = threading.Event()
+        self._closing = threading.Event() if closing is None else closing
         stream = self._opened()
         self._thread = threading.Thread(target=self._run, args=(stream,), name="microphone", daemon=True)
         self._thread.start()

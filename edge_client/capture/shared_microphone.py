@@ -3,12 +3,15 @@
 Sound hardware often lets a single process record. Two locks settle whose turn it is: a recorder holds `record.lock` for
 as long as it wants the microphone, and whoever has the microphone open holds `microphone.lock`. The kernel frees both
 when their holder dies, so neither side can lock the other out.
+
+While the device is paused, nobody has it: what records is closed, and ends.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from edge_client.capture import AudioSource
-from edge_client.errors import BusyError
+from edge_client.capture.microphone import Microphone
+from edge_client.config.sections import MicrophoneConfig
+from edge_client.errors import AudioError, BusyError
 from edge_client.storage.locks import is_locked, take_lock
 from fleet_protocol.arrays import Floats
 
@@ -50,27 +55,70 @@ def borrowed_microphone(state: Path, patience_s: float = _PATIENCE_S) -> Iterato
         os.close(wanted)
 
 
-class LentMicrophone:
-    """An :class:`edge_client.capture.AudioSource` for the daemon, which lends its microphone to recorders."""
+def is_free(state: Path) -> bool:
+    """Return whether neither the daemon nor a recorder has the first microphone open."""
+    return not is_locked(state / _HOLDER)
 
-    def __init__(self, open_source: Callable[[], AudioSource], sample_rate_hz: int, state: Path) -> None:
+
+class OwnersMicrophone(Microphone):
+    """The microphone of a recording session, which ends where the device is paused meanwhile."""
+
+    def __init__(self, config: MicrophoneConfig, sample_rate_hz: int, require_awake: Callable[[], None]) -> None:
+        """Open it. ``require_awake`` raises where the device is paused. Raises AudioError as Microphone does."""
+        require_awake()
+        self._require_awake = require_awake
+        super().__init__(config, sample_rate_hz)
+
+    def read(self, samples: int, timeout_s: float) -> Floats:
+        """Return the next samples as Microphone does. Raises as ``require_awake``, too."""
+        self._require_awake()
+        return super().read(samples, timeout_s)
+
+
+class LentMicrophone:
+    """An :class:`edge_client.capture.AudioSource` for the daemon: lent to recorders, and closed while it is paused.
+
+    ``open``: whether it records, or is about to.
+    """
+
+    def __init__(
+        self,
+        open_source: Callable[[threading.Event], AudioSource],
+        sample_rate_hz: int,
+        state: Path | None,
+        paused: Callable[[], bool] = bool,
+    ) -> None:
+        """Prepare; the first read opens it.
+
+        Args:
+            open_source: Opens it, or gives that up where another thread sets the event, which closes it later, too.
+            sample_rate_hz: Of what it gives.
+            state: State folder, in which the locks are; None: recorders use another input.
+            paused: Says whether the device is paused.
+        """
         self.sample_rate_hz = sample_rate_hz
         self.frames = self.overflows = self.reopened = 0
-        self.lent, self.trouble = False, ""
-        self._open_source, self._state = open_source, state
+        self.open, self.lent, self.trouble = False, False, ""
+        self._open_source, self._state, self._paused = open_source, state, paused
         self._source: AudioSource | None = None
+        self._ending = threading.Event()
         self._held: int | None = None
         self._before = (0, 0)  # what former sources lost, and how often they were opened anew
 
     def read(self, samples: int, timeout_s: float) -> Floats:
-        """Return float32 [samples] in -1..1; fewer at the timeout, none while lent. Raises AudioError if none opens."""
-        if is_locked(self._state / _RECORDER):
+        """Return float32 [samples] in -1..1; fewer at the timeout, none while lent or paused.
+
+        Raises AudioError if none opens.
+        """
+        if self._paused():
+            self.close()
+        elif self._state is not None and is_locked(self._state / _RECORDER):
             if not self.lent:
                 _log.info("lending the microphone to a recorder")
             self.lent = True
             self.close()
         elif self._source is None:
-            self._open()
+            self.begin()
         if self._source is None:
             time.sleep(min(timeout_s, _POLL_S))
             return np.zeros(0, np.float32)
@@ -94,16 +142,33 @@ class LentMicrophone:
         if self._held is not None:
             os.close(self._held)
             self._held = None
+        self.open = False
 
-    def _open(self) -> None:
-        self._held = take_lock(self._state / _HOLDER)
-        if self._held is None:  # a recorder is about to close it
-            return
+    def end(self) -> None:
+        """Have it closed by the thread that reads, at once, also while it is being opened; for a device in a pause."""
+        self._ending.set()
+
+    def begin(self) -> None:
+        """Open the microphone, unless the device is paused, or a recorder has it. Raises AudioError if it cannot be."""
+        # In this order: whoever pauses the device first says so, and then looks whether it is open, and ends it.
+        self.open, self._ending = True, threading.Event()
         try:
-            self._source = self._open_source()
+            if self._paused() or not self._take_turn():
+                return
+            self._source = self._open_source(self._ending)
+        except AudioError:
+            if not self._paused():
+                raise
         finally:
             if self._source is None:
                 self.close()
-        if self.lent:
-            _log.info("took the microphone back")
-        self.lent = False
+        if self._source is not None:
+            if self.lent:
+                _log.info("took the microphone back")
+            self.lent = False
+
+    def _take_turn(self) -> bool:
+        """Return whether no recorder has it: one may be about to close it."""
+        if self._state is not None:
+            self._held = take_lock(self._state / _HOLDER)
+        return self._state is None or self._held is not None

@@ -135,9 +135,10 @@ def _lines(status: dict[str, Any]) -> list[str]:
     head = f"running for {_span(time.time() - status['started'])}" if status["running"] else "NOT running"
     if status["stands_still"]:
         head = "runs, but STANDS STILL, or cannot write its status (is the disk read-only?): auricle-edge doctor"
-    model = status["model"]
+    model, paused = status["model"], status.get("paused")
     lines = [
         f"{status['name']}: {head} (process {status['pid']}, seen {_span(age)} ago)",
+        *([f"PAUSED    {paused['words']}{'' if paused['closed'] else ': it is being closed'}"] if paused else []),
         *([f"memory    CANNOT REMEMBER anything: {status['forgets']}"] if status["forgets"] else []),
         f"model     {model['architecture']}: {', '.join(model['labels']) or 'no labels yet'}",
         *_round_lines(model),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_client.config import sections
+from edge_client.config.hours import Hours
 from edge_client.errors import ConfigError
 from fleet_protocol.toml_sections import TomlFile
 
@@ -37,6 +38,7 @@ class Config:
     recordings: sections.RecordingsConfig = field(default_factory=sections.RecordingsConfig)
     microphone: sections.MicrophoneConfig | None = None
     microphones: Mapping[str, sections.MicrophoneConfig] = field(default_factory=dict)
+    listen: sections.ListenConfig = field(default_factory=sections.ListenConfig)
     detector: sections.DetectorConfig = field(default_factory=sections.DetectorConfig)
     events: sections.EventsConfig = field(default_factory=sections.EventsConfig)
     mqtt: sections.MqttConfig | None = None
@@ -51,6 +53,11 @@ class Config:
         if self.microphone is None:
             return {}
         return {FIRST_INPUT if self.microphones else "": self.microphone, **self.microphones}
+
+    @property
+    def hours(self) -> Hours:
+        """When the device listens."""
+        return Hours.read(self.listen.hours)
 
     @property
     def bundle(self) -> Path:

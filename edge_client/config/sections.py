@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from edge_client.config.hours import hours_problem
 from edge_client.errors import ConfigError
 from fleet_protocol.addresses import address_problem, is_clear, without_password
 from fleet_protocol.labels import is_name
@@ -149,6 +150,17 @@ def _stream_problem(url: str) -> str:
     if not whole or parts.scheme not in ("rtsp", "rtsps", "http", "https"):
         return "must be like rtsp://name:password@host/path; also rtsps://, http:// and https://"
     return ""
+
+
+@dataclass(frozen=True)
+class ListenConfig:
+    """``[listen]``: when the device listens."""
+
+    hours: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        problem = hours_problem(self.hours)
+        require(not problem, "hours", self.hours, problem)
 
 
 THRESHOLD = 0.7

@@ -16,7 +16,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from edge_client.capture import AudioSource
 from edge_client.capture.microphone import Microphone
 from edge_client.capture.shared_microphone import LentMicrophone
 from edge_client.clips.folders import known_labels, labels_with_clips
@@ -24,6 +23,7 @@ from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.daemon.listening_loop import ListeningLoop, load_listening
+from edge_client.daemon.pause_watch import PauseWatch
 from edge_client.daemon.round_loop import RoundLoop
 from edge_client.daemon.status import (
     StatusFile,
@@ -55,6 +55,7 @@ from edge_client.questions.asking import Asker
 from edge_client.room.memory import RoomMemory
 from edge_client.storage.class_offers import Offer
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.pauses import Pauses
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.command_line import version
 from fleet_protocol.errors import AuricleError
@@ -129,7 +130,9 @@ class Daemon:
             self._doubts = Delivery("the questions", asker.consider, _DOUBTS)
         self._reload()
         replied = None if self._asker is None and config.server is None else self._reply
-        sinks = open_sinks(config, self._state.identity.load().device_id, replied) if config.microphone else []
+        self._pauses = PauseWatch(self._state, Pauses(self._state.database, config.hours))
+        device_id = self._state.identity.load().device_id
+        sinks = open_sinks(config, device_id, replied, self._pauses.switch) if config.microphone else []
         self._publisher = Publisher(sinks, self._keep_sound)
         runtime = installed_runtime() or "none"
         self._versions = {"auricle": version(), "bundle": config.bundle.stem, "runtime": runtime}
@@ -167,6 +170,11 @@ class Daemon:
         written = fed = 0.0
         while not self._stop.wait(_POLL_S):
             now = time.monotonic()
+            with self._tried("see whether its owner paused it"):
+                self._pauses.follow()
+            if self._pauses.take_news():
+                self._publisher.pause(self._pauses.pause)
+                written = 0.0
             self._follow_commands()
             if (room := self._room) is not None and room.follow():
                 self._reload()
@@ -258,14 +266,19 @@ class Daemon:
     def _listen(self, name: str, beat: Callable[[], None]) -> None:
         microphone, rate_hz = self._config.inputs[name], self._sample_rate_hz
         with ExitStack() as opened:
-            source: AudioSource
-            if microphone is self._config.microphone:  # which its owner records with, and watches
-                source = LentMicrophone(lambda: Microphone(microphone, rate_hz), rate_hz, self._state.folder)
-                if feed := self._open_feed():
-                    opened.callback(feed.close)
-            else:
-                source, feed = Microphone(microphone, rate_hz), None
+            first = microphone is self._config.microphone  # which its owner records with, and watches
+            source = LentMicrophone(
+                lambda closing: Microphone(microphone, rate_hz, closing),
+                rate_hz,
+                self._state.folder if first else None,
+                self._pauses.is_paused,
+            )
             opened.callback(source.close)
+            opened.enter_context(self._pauses.watching(name, source))
+            if feed := self._open_feed() if first else None:
+                opened.callback(feed.close)
+            if not first:
+                source.begin()
             self._listening[name] = loop = ListeningLoop(
                 source, self._load, self._config.detector, self._publisher, beat, feed, input_name=name
             )
@@ -347,6 +360,8 @@ class Daemon:
             "name": self._config.device.name,
             "pid": os.getpid(),
             "started": self._since(),
+            "paused": self._pauses.status(),
+            "awake_since": self._pauses.awake_since,
             "model": self._model | {"offers": offers},
             "loops": {loop.name: loop.to_json() for loop in self._supervisor.loops.values()},
             "listening": next(iter(inputs.values()), None),

@@ -25,6 +25,7 @@ from edge_client.model.interpreter import describe_runtime
 from edge_client.model.runtime import ModelRuntime
 from edge_client.model.self_test import check_runtime
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.pauses import Pauses
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.command_line import version
 from fleet_protocol.errors import AuricleError, CertificateError, LinkError, RefusedError
@@ -145,6 +146,8 @@ def _recordings(config: Config) -> Result:
 def _microphone(name: str, config: Config) -> Result:
     """Check one input; ``name``: as in :attr:`Config.inputs`."""
     microphone, state = config.inputs[name], DeviceState(config.device.state)
+    if (pause := Pauses(state.database, config.hours).current()) is not None:
+        return "warning", f"not looked at: the device is paused {pause.words}", "auricle-edge resume"
     if state.locked("daemon"):
         return _daemons_microphone(name, microphone, read_status(state))
     rate_hz = read_bundle(config.bundle).manifest.feature_settings.sample_rate_hz

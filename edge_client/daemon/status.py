@@ -14,10 +14,15 @@ from edge_client.errors import StateError
 from edge_client.events import Health
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.locks import in_memory, runtime_path
+from edge_client.storage.pauses import Pauses
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.atomic_files import is_full, is_read_only, write_atomically
 from fleet_protocol.tensors import digest
 
+# A recorder that does not answer is killed within seconds; a board that is busy takes longer.
+PATIENCE_S, _POLL_S = 60.0, 0.1
+# Two pauses that began so near to each other are one, s.
+_SAME_S = 5.0
 _ZONES = Path("/sys/class/thermal")
 # A microphone that gives nothing for so long, s, is opened anew; until then it counts as heard.
 _SILENT_S = 15.0
@@ -29,7 +34,7 @@ _OF_MODEL = frozenset({"architecture", "labels", "provisional", "not_listened_fo
 # On a disk, which wears, a status without news is written so seldom, s. Older than this, the daemon stands still.
 _WITHOUT_NEWS_S, STANDS_STILL_S = 12.0, 30.0
 # What is news of a status, besides what its inputs and labels do.
-_NEWS = ("model", "loops", "server", "training", "teaching", "mqtt", "journal", "damage", "forgets")
+_NEWS = ("paused", "model", "loops", "server", "training", "teaching", "mqtt", "journal", "damage", "forgets")
 
 
 def temperature_c(zones: Path = _ZONES) -> float | None:
@@ -58,15 +63,17 @@ def health_of(status: dict[str, Any], now: float) -> Health:
     """Return how a device is."""
     inputs = {listening_name(name): counted or {} for name, counted in status["inputs"].items()}
     hearing = {name for name, one in inputs.items() if one and one["frames"] and one["last_frame_age_s"] < _SILENT_S}
-    problems = list(_problems(status, inputs.keys() - hearing))
-    if not problems and now - status["started"] > STARTING_S:
+    paused = bool(status.get("paused"))
+    problems = list(_problems(status, set() if paused else inputs.keys() - hearing))
+    began = max(status["started"], status.get("awake_since", 0.0))
+    if not problems and not paused and now - began > STARTING_S:
         for name in (name for name, one in inputs.items() if name not in hearing and not one.get("lent")):
             what, trouble = f"the microphone {name.partition(' ')[2]}".strip(), inputs[name].get("trouble", "")
             problems.append(f"{what} gives no sound{trouble and ': '}{trouble}")
     errors = [f"{name}: {loop['error']}" for name, loop in status["loops"].items() if loop["error"]]
     errors += [part["error"] for name in ("training", "teaching", "server") if (part := status[name]) and part["error"]]
     return Health(
-        listening=any(not inputs[name]["lent"] for name in hearing),
+        listening=not paused and any(not inputs[name]["lent"] for name in hearing),
         problem=problems[0] if problems else "",
         error=errors[0] if errors else "",
         started=status["started"],
@@ -90,6 +97,23 @@ def why_forgetful(folder: Path) -> str:
 def listening_name(input_name: str) -> str:
     """Return the name of the loop that listens to an input; the first one's is ``listening``."""
     return "listening" if input_name in ("", FIRST_INPUT) else f"listening {input_name}"
+
+
+def has_closed(state: DeviceState, pauses: Pauses) -> bool:
+    """Wait until the daemon says that it closed all for the present pause; return whether it did in time.
+
+    A pause that is over meanwhile, and a daemon that ended, are no more to be waited for. Raises StateError, OSError.
+    """
+    give_up = time.monotonic() + PATIENCE_S
+    while (pause := pauses.current()) is not None and state.locked("daemon"):
+        with contextlib.suppress(StateError):  # it is starting
+            said = read_status(state).get("paused") or {"closed": False}
+            if said["closed"] and said["by"] == pause.by and abs((said["since"] or 0) - (pause.since or 0)) < _SAME_S:
+                return True
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(_POLL_S)
+    return True
 
 
 def _problems(status: dict[str, Any], silent: Set[str]) -> Iterator[str]:
@@ -118,6 +142,8 @@ def why_silent(status: dict[str, Any]) -> str:
         return "the daemon is starting"
     if status["stands_still"]:
         return f"the daemon has said nothing for more than {STANDS_STILL_S:g} s: `auricle-edge doctor` says more"
+    if paused := status.get("paused"):
+        return f"the device is paused {paused['words']}: auricle-edge resume"
     counted = status["listening"] or {}
     if counted.get("lent"):
         return "somebody records with the microphone; the device listens again afterwards"

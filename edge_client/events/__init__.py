@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from edge_client.storage.pauses import Pause
     from fleet_protocol.arrays import Floats
 
 Document = dict[str, str | float | None]
@@ -99,6 +100,14 @@ class Reply:
 
 
 @dataclass(frozen=True)
+class Switch:
+    """What somebody switched: whether the device is paused (``on``), for so many seconds, or None without an end."""
+
+    on: bool
+    for_s: float | None = None
+
+
+@dataclass(frozen=True)
 class Health:
     """How the device is.
 
@@ -143,6 +152,9 @@ class Sink:
 
     def ask(self, questions: Sequence[Asked]) -> None:
         """Take the questions that are open now, the newest first."""
+
+    def pause(self, pause: Pause | None) -> None:
+        """Take why the device does not listen from now on; None: it does."""
 
     def stored(self) -> Stored | None:
         """Say how the storing of events goes; None of a sink that stores none."""

@@ -1,7 +1,7 @@
 """Home Assistant's MQTT discovery: the entities of a device, each announced by a document of its own.
 
 Topics and payloads follow Home Assistant's "MQTT discovery" (single components), "MQTT event", "MQTT sensor", "MQTT
-binary sensor", "MQTT button" and "MQTT select"; docs/home-assistant.md.
+binary sensor", "MQTT switch", "MQTT button" and "MQTT select"; docs/home-assistant.md.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge_client.events.mqtt_questions import ANSWER, ASKED, QUESTION
+from edge_client.events.mqtt_switches import PAUSE, SET_PAUSE
 from fleet_protocol.command_line import version
 
 # Seconds after which a label's sensor is off again.
@@ -135,6 +136,10 @@ def _diagnostics(base: str) -> dict[tuple[str, str], dict[str, Any]]:
     return {
         ("binary_sensor", "problem"): of("problem", "Problem", device_class="problem", **attributes),
         ("binary_sensor", "listening"): of("listening", "Listening", device_class="running"),
+        ("switch", "pause"): {
+            **_shown("Pause", "microphone-off", f"{base}/{PAUSE}", "{{ value_json.paused }}"),
+            "command_topic": f"{base}/{SET_PAUSE}",
+        },
         ("sensor", "error"): of("error", "Last error", icon="mdi:alert-circle-outline"),
         ("sensor", "started"): of("started", "Started", device_class="timestamp"),
         ("sensor", "bundle"): of("bundle", "Bundle", icon="mdi:package-variant"),

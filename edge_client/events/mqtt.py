@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from edge_client.config.sections import MqttConfig
 from edge_client.errors import EdgeError
-from edge_client.events import Asked, Event, Health, Reply, Sink
+from edge_client.events import Asked, Event, Health, Reply, Sink, Switch
 from edge_client.events.delivery import Delivery
 from edge_client.events.home_assistant import Announced, discovery, discovery_of_gone
 from edge_client.events.mqtt_connection import Connection, Will
 from edge_client.events.mqtt_questions import ANSWER, ASKED, QUESTION, ToldQuestions, asked, reply_of, shown
+from edge_client.events.mqtt_switches import PAUSE, SET_PAUSE, switch_of
+from edge_client.events.mqtt_switches import shown as shown_pause
 from edge_client.logs import RateLimitedLog
 from edge_client.storage.database import FILE, Database
 from edge_client.storage.label_keys import LabelKeys, label_key
+from edge_client.storage.pauses import Pause
 
 if TYPE_CHECKING:
     from paho.mqtt.client import MQTTMessageInfo
@@ -52,12 +55,13 @@ class MqttSink(Sink):
         folder: Path | None = None,
         answer: Callable[[Reply], None] | None = None,
         page: str = "",
+        switch: Callable[[Switch], Pause | None] | None = None,
     ) -> None:
         """Begin to connect, in a thread of its own; a broker that is away is tried again after growing pauses.
 
         Without the state ``folder``, announced labels are forgotten at the end; without ``answer``, nothing is asked;
-        ``page``: address of the owner's page, where it is known. Raises ConfigError if paho-mqtt is not installed, or
-        too old.
+        ``page``: address of the owner's page, where it is known; ``switch`` pauses the device, or ends that, and
+        returns how it is then. Raises ConfigError if paho-mqtt is not installed, or too old.
         """
         self._config = config
         self._device = Announced(device_id, name, f"{config.topic}/{device_id}", page)
@@ -66,6 +70,10 @@ class MqttSink(Sink):
         self._sending: Delivery[_News] = Delivery("the MQTT broker", self._tell)
         self._answer = answer
         self._answers: Delivery[bytes] = Delivery("an answer by MQTT", self._take_answer, _ANSWERS)
+        self._switch = switch
+        self._switches: Delivery[bytes] = Delivery("a command by MQTT", self._take_switch, _ANSWERS)
+        self._pause: Pause | None = None
+        self._pause_known = False
         self._questions: tuple[Asked, ...] = ()
         self._labels: tuple[str, ...] | None = None
         # By label; what the broker was told of in this connection, and whether it was told all of the device.
@@ -140,6 +148,14 @@ class MqttSink(Sink):
         if changed and self._connection.up:
             self._send("status", status, retain=True)
 
+    def pause(self, pause: Pause | None) -> None:
+        """Publish whether the device is paused, where that changed."""
+        with self._lock:
+            changed = not self._pause_known or pause != self._pause
+            self._pause, self._pause_known = pause, True
+        if changed and self._connection.up:
+            self._send(PAUSE, shown_pause(pause), retain=True)
+
     def trouble(self) -> str:
         """Say why the broker is not reached, "" where it is."""
         return self._connection.trouble()
@@ -149,6 +165,7 @@ class MqttSink(Sink):
         self._closing.set()
         self._sending.close(_GRACE_S)
         self._answers.close(_GRACE_S)
+        self._switches.close(_GRACE_S)
         self._connection.close(self._send("availability", "offline", retain=True) if self._connection.up else None)
 
     def _connected(self) -> None:
@@ -156,18 +173,22 @@ class MqttSink(Sink):
         self._send("availability", "online", retain=True)
         if self._answer is not None:
             self._connection.subscribe(f"{self._device.base}/{ANSWER}")
+        if self._switch is not None:
+            self._connection.subscribe(f"{self._device.base}/{SET_PAUSE}")
         if self._config.discovery and self._config.birth:
             self._connection.subscribe(self._config.birth)
         self._sending.put("connected")
 
     def _received(self, topic: str, payload: bytes, retained: bool) -> None:
-        """Take the owner's answer, or that Home Assistant has started; neither where it is retained and so may be old.
+        """Take the owner's word, or that Home Assistant has started; neither where it is retained and so may be old.
 
         What was retained before the device connected, it tells anyway.
         """
         if retained:
             return
-        if topic != self._config.birth:
+        if topic == f"{self._device.base}/{SET_PAUSE}":
+            self._switches.put(payload)
+        elif topic != self._config.birth:
             self._answers.put(payload)
         elif payload == _BORN and not self._born:
             self._born = True
@@ -181,6 +202,13 @@ class MqttSink(Sink):
             self._answer(reply_of(payload, oldest))
         except (EdgeError, OSError) as error:
             self._trouble.warning("an answer by MQTT was refused: %s", error)
+
+    def _take_switch(self, payload: bytes) -> None:
+        assert self._switch is not None
+        try:
+            self.pause(self._switch(switch_of(payload)))
+        except (EdgeError, OSError) as error:
+            self._trouble.warning("a command by MQTT was refused: %s", error)
 
     def _label_topic(self, label: str) -> str:
         return f"label/{self._keys.get(label) or label_key(label)}"
@@ -207,6 +235,8 @@ class MqttSink(Sink):
             self._send_last()
         if news == "connected" and self._status is not None:
             self._send("status", self._status, retain=True)
+        if news == "connected" and self._pause_known:
+            self._send(PAUSE, shown_pause(self._pause), retain=True)
         if self._answer is not None and news in ("connected", "questions"):
             self._send_questions()
 

@@ -6,30 +6,37 @@ import sys
 from collections.abc import Callable, Sequence
 
 from edge_client.config import Config
-from edge_client.events import Asked, Event, Health, Heard, Reply, Sink, Stored
+from edge_client.events import Asked, Event, Health, Heard, Reply, Sink, Stored, Switch
 from edge_client.events.delivery import Delivery
 from edge_client.events.journal import Journal
 from edge_client.events.json_lines import JsonLines
 from edge_client.events.mqtt import MqttSink
 from edge_client.storage.database import FILE, Database
+from edge_client.storage.pauses import Pause
 
 # Sounds that may wait for the disk, 64 kB each.
 _MAX_WAITING = 16
 _GRACE_S = 2.0
 
 
-def open_sinks(config: Config, device_id: str, answer: Callable[[Reply], None] | None = None) -> list[Sink]:
+def open_sinks(
+    config: Config,
+    device_id: str,
+    answer: Callable[[Reply], None] | None = None,
+    switch: Callable[[Switch], Pause | None] | None = None,
+) -> list[Sink]:
     """Open every sink for which the configuration asks. Raises ConfigError if a sink's library is not installed.
 
     ``answer`` takes the owner's answer to a question; it may wait for the disk, and raises EdgeError where it cannot be
-    taken. None: nothing is asked.
+    taken. None: nothing is asked. ``switch`` takes in the same way what is switched from outside, and returns how it is
+    then.
     """
     events, device = config.events, config.device
     sinks: list[Sink] = [Journal(Database(device.state / FILE), events.journal_days, events.journal_mb)]
     if events.stdout:
         sinks.append(JsonLines(sys.stdout))
     if config.mqtt is not None:
-        sinks.append(MqttSink(config.mqtt, device_id, device.name, device.state, answer, config.ui.address))
+        sinks.append(MqttSink(config.mqtt, device_id, device.name, device.state, answer, config.ui.address, switch))
     return sinks
 
 
@@ -62,6 +69,11 @@ class Publisher:
         """Say which questions are open now."""
         for sink in self._sinks:
             sink.ask(questions)
+
+    def pause(self, pause: Pause | None) -> None:
+        """Say why the device does not listen from now on; None: it does."""
+        for sink in self._sinks:
+            sink.pause(pause)
 
     def report(self, health: Health) -> None:
         """Say how the device is."""

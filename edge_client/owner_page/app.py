@@ -27,6 +27,7 @@ from edge_client.owner_page.asking import AskingPage
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.offering import OfferingPage
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
+from edge_client.owner_page.pausing import PausingPage
 from edge_client.owner_page.sent_recordings import AddingPage, adding
 from edge_client.owner_page.streams import UNBUFFERED, LiveStream, Recording
 from edge_client.questions.answers import answer_offer
@@ -154,6 +155,7 @@ def create_app(config_path: Path, config: Config, access: Access, offers: Path |
         Route("/heard/answer", page.answer, methods=["POST"]),
         Route("/heard/{kind}/{at_ms}.wav", page.sound),
         *page.asking.routes(),
+        *PausingPage(device).routes(),
         Route("/live", page.live),
         Route("/status", page.status),
         Route("/teach", page.teach),
@@ -178,7 +180,8 @@ class OwnerPage:
 
     def __init__(self, device: OwnedDevice, access: Access, offering: OfferingPage) -> None:
         self._device, self._offering = device, offering
-        self.pages = Pages(device.config.device.name, access.sign(CSRF), device.plays, device.forgets)
+        shown = device.plays, device.forgets, device.paused
+        self.pages = Pages(device.config.device.name, access.sign(CSRF), *shown)
         self._live = LiveStream(device.config.device.state)
         self.asking = AskingPage(device, self.pages)
         self._recording = Recording()

@@ -17,6 +17,7 @@ from edge_client.events.journal import past_events
 from edge_client.owner import Teaching
 from edge_client.owner_changes import say
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.pauses import Pauses
 from fleet_protocol.ready_bundles import FOLDER
 
 Kind = Literal["detected", "unknown"]
@@ -114,6 +115,18 @@ class OwnedDevice:
             return read_status(self.state)
         except StateError as error:
             return {"running": False, "error": str(error)}
+
+    def pauses(self) -> Pauses:
+        """Return the device's pauses."""
+        return Pauses(self.state.database, self.config.hours)
+
+    def paused(self) -> str:
+        """Return since when, until when and by what it is paused; "" where it listens, or its state cannot be read."""
+        try:
+            pause = self.pauses().current()
+        except (StateError, OSError):
+            return ""
+        return "" if pause is None else pause.words
 
     def silent(self) -> str:
         """Return why it hears nothing now, where that is so; "" where it hears, or nobody knows why not."""

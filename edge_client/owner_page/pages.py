@@ -54,7 +54,12 @@ class Pages:
     """Renders the templates of a device."""
 
     def __init__(
-        self, name: str, csrf_token: str, plays: Callable[[], str] = str, forgets: Callable[[], str] = str
+        self,
+        name: str,
+        csrf_token: str,
+        plays: Callable[[], str] = str,
+        forgets: Callable[[], str] = str,
+        paused: Callable[[], str] = str,
     ) -> None:
         """Prepare. ``csrf_token``: what every form of the page sends with it; others: as of ``OwnedDevice``."""
         self._environment = Environment(
@@ -70,6 +75,7 @@ class Pages:
             "csrf_token": csrf_token,
             "plays": plays,
             "forgets": forgets,
+            "paused": paused,
             "root": root_of("/"),
         }
 

@@ -98,14 +98,15 @@ class LiveStream:
             return _event("state", {"state": "forbidden"})
         if moment is not None:
             return _event("moment", moment.to_json())
-        running = reader.connected or self._state.locked("daemon")
-        return _event("state", {"state": "silent" if running else "off", "why": self._why() if running else ""})
-
-    def _why(self) -> str:
+        if not (reader.connected or self._state.locked("daemon")):
+            return _event("state", {"state": "off", "why": ""})
         try:
-            return why_silent(read_status(self._state))
+            status = read_status(self._state)
         except StateError:
-            return ""
+            return _event("state", {"state": "silent", "why": ""})
+        if status.get("paused"):  # which stands above every page
+            return _event("state", {"state": "paused", "why": ""})
+        return _event("state", {"state": "silent", "why": why_silent(status)})
 
     def _publish(self, event: str) -> None:
         for queue in self._viewers:

@@ -15,6 +15,7 @@ from edge_client.detection.detector import Detector, Loaded
 from edge_client.errors import EdgeError
 from edge_client.events import Heard
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.pauses import Pauses
 from fleet_protocol.errors import FeatureMismatchError
 
 if TYPE_CHECKING:
@@ -42,10 +43,15 @@ class Listening:
     def __init__(self, config: Config) -> None:
         self.config = config
         self._state = DeviceState(config.device.state)
+        self._pauses = Pauses(self._state.database, config.hours)
 
     def load(self) -> Loaded:
         """Return a model of one's own, and its labels. Raises EdgeError."""
         return load_listening(self.config)
+
+    def require_awake(self) -> None:
+        """Raise PausedError where the device is paused: then no sound is taken. Raises StateError, OSError."""
+        self._pauses.require_awake()
 
     def labels(self) -> tuple[str, ...]:
         """Return the labels that are listened for; the model is not loaded."""
@@ -74,7 +80,11 @@ class Stream:
         self._offset = OffsetFilter(self._rate_hz)
 
     def push(self, chunk: AudioChunk) -> list[str]:
-        """Return the labels that were heard in a chunk. Raises ValueError if its format cannot be used."""
+        """Return the labels that were heard in a chunk.
+
+        Raises PausedError if the device is paused, ValueError if the chunk's format cannot be used.
+        """
+        self._listening.require_awake()
         self._take_what_was_learned()
         if chunk.rate not in RATES_HZ:
             raise ValueError(f"a sample rate of {chunk.rate!r:.40} Hz; use one of {', '.join(map(str, RATES_HZ))}")

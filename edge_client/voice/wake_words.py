@@ -146,6 +146,7 @@ class WakeWords(AsyncEventHandler):
             self._connections.warn_of_unknown(self._names, await asyncio.to_thread(self._listening.labels))
         elif AudioStart.is_type(event.type):  # some satellites send none; each chunk says its format itself
             self._end_stream()
+            await asyncio.to_thread(self._listening.require_awake)
         elif AudioStop.is_type(event.type):
             detected = self._detected
             self._end_stream()
@@ -156,6 +157,7 @@ class WakeWords(AsyncEventHandler):
 
     async def _hear(self, chunk: AudioChunk) -> None:
         if self._stream is None:
+            await asyncio.to_thread(self._listening.require_awake)
             self._connections.begin_stream(self)
             self._stream = await asyncio.to_thread(Stream, self._listening)
         if chunk.audio:

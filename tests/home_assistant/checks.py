@@ -17,12 +17,13 @@ from tests.support.asked_device import ask
 from tests.support.edge_process import wait_for
 
 CHECKS: list[Callable[[House], None]] = []
+PAUSE = "switch.shelf_pause"
 SOUND, COUNTER, BELL = "event.shelf_sound", "counter.heard", "binary_sensor.shelf_doorbell"
 ENTITIES = {
     *(f"binary_sensor.shelf_{name}" for name in (*LABELS, "problem", "listening")),
     *(f"sensor.shelf_{name}" for name in ("last_sound", "last_error", "started", "bundle", "runtime", "question")),
     *(SOUND, "event.shelf_asks", "button.shelf_question_yes", "button.shelf_question_no"),
-    "select.shelf_question_it_was",
+    *("select.shelf_question_it_was", PAUSE),
 }
 
 
@@ -67,6 +68,24 @@ def the_blueprint_of_sounds_runs_once_for_each(house: House) -> None:
     for number in (1, 2):
         ring(house)
         assert heard(house) == number, f"it ran {heard(house)} times after {number} sounds"
+
+
+@check
+def a_switch_pauses_the_device_and_shows_what_others_did(house: House) -> None:
+    """Nothing is heard in a pause, and the device listens again after it."""
+    house.core.request("POST", "services/switch/turn_on", {"entity_id": PAUSE})
+    wait_for(lambda: (house.device.status().get("paused") or {}).get("closed"), 60, "the pause")
+    wait_for(lambda: house.core.state(PAUSE) == "on", 60, "the switch")
+    assert house.core.states()[PAUSE]["attributes"]["by"] == "Home Assistant"
+    house.device.command("resume")
+    wait_for(lambda: house.core.state(PAUSE) == "off", 60, "the end of the pause")
+    house.device.command("pause")
+    wait_for(lambda: house.core.state(PAUSE) == "on", 60, "the pause by a command")
+    house.core.request("POST", "services/switch/turn_off", {"entity_id": PAUSE})
+    wait_for(lambda: house.core.state(PAUSE) == "off", 60, "the end of that")
+    ran = heard(house)
+    ring(house)
+    assert heard(house) == ran + 1
 
 
 @check

@@ -90,7 +90,7 @@ pause.addEventListener("click", () => {
   paused = !paused;
   waiting = [];
   pause.setAttribute("aria-pressed", String(paused));
-  pause.textContent = paused ? "Go on" : "Pause";
+  pause.textContent = paused ? "Go on" : "Hold the picture";
 });
 
 // Scores: a row for each label, made once.
@@ -235,6 +235,7 @@ heard.addEventListener("submit", (event) => {
 const STATES = {
   on: ["on", "Listening"],
   silent: ["off", "No sound comes"],
+  paused: ["off", "Paused"],
   off: ["off", "The daemon does not run: auricle-edge run"],
   forbidden: ["off", "The daemon runs as another user; this page must run as the same"],
   gone: ["off", "The page has lost the device"],

@@ -27,7 +27,7 @@ class Hardware:
     def __init__(self):
         self.open = 0
 
-    def source(self):
+    def source(self, closing=None):
         assert self.open == 0, "opened twice"
         self.open += 1
         hardware = self

@@ -30,8 +30,14 @@ OPTIONS = {
     "event": SHARED | {"event_types", "device_class"},
     "sensor": SHARED | {"value_template", "json_attributes_topic", "device_class"},
     "binary_sensor": SHARED | {"value_template", "json_attributes_topic", "device_class", "off_delay"},
+    "switch": SHARED | {"value_template", "json_attributes_topic", "command_topic"},
 }
-CLASSES = {"event": {None}, "sensor": {None, "timestamp"}, "binary_sensor": {"sound", "problem", "running"}}
+CLASSES = {
+    "event": {None},
+    "switch": {None},
+    "sensor": {None, "timestamp"},
+    "binary_sensor": {"sound", "problem", "running"},
+}
 LAST = "'unknown sound' if value_json.label == 'unknown' else value_json.label"
 OF_A_DEVICE = {"identifiers", "name", "manufacturer", "model", "sw_version"}
 
@@ -84,7 +90,7 @@ def test_every_document_is_one_that_home_assistant_takes():
     documents = discovery(
         *device_of("siren", "chien d'à côté", "{{ 7 * 7 }}", "a/b+#", page="http://shelf.local:8471/")
     )
-    assert len(documents) == 8 + 4
+    assert len(documents) == 9 + 4
     assert len({document["unique_id"] for document in documents.values()}) == len(documents)
     for topic, document in documents.items():
         component, node, name = re.fullmatch(r"(\w+)/([\w-]+)/([\w-]+)/config", topic, re.ASCII).groups()

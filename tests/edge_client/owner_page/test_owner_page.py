@@ -156,6 +156,32 @@ def test_a_session_ends_with_its_page_and_the_daemon_gets_the_microphone_back(op
     opened.locator("#state[data-state=on]").wait_for()
 
 
+def test_a_button_of_every_page_closes_the_microphone_and_says_what_others_did(opened, shelf):
+    state = opened.locator("#pausing-state")
+    assert state.inner_text() == ""
+    opened.get_by_label("Pause for how long").select_option("for 2 hours")
+    opened.get_by_role("button", name="Pause listening").focus()
+    opened.keyboard.press("Enter")
+    opened.get_by_role("button", name="Listen again").wait_for()
+    assert shelf.status()["paused"]["closed"]
+    assert re.match(r"Paused since .* until .* by the owner's page", state.inner_text())
+    opened.locator("#state[data-state=off]", has_text="Paused").wait_for()
+    for address in ("sounds", "teach"):
+        opened.goto(f"{shelf.ui.url}/{address}")
+        opened.locator("#pausing-state", has_text="by the owner's page").wait_for()
+    opened.get_by_label("What is the sound called?").fill("never")
+    opened.get_by_role("button", name="Start").click()
+    opened.locator("#after-error", has_text="auricle-edge resume").wait_for()
+    shelf.command("resume")
+    opened.get_by_role("button", name="Pause listening").wait_for()
+    shelf.command("pause")
+    opened.locator("#pausing-state", has_text="by a command").wait_for()
+    opened.get_by_role("button", name="Listen again").click()
+    opened.get_by_role("button", name="Pause listening").wait_for()
+    opened.goto(f"{shelf.ui.url}/")
+    opened.locator("#state[data-state=on]").wait_for()
+
+
 def test_no_rule_of_accessibility_is_broken_on_phones(browser, shelf):
     from axe_playwright_python.sync_playwright import Axe
 
@@ -198,6 +224,11 @@ def test_other_sites_can_neither_read_the_page_nor_make_it_do_anything(shelf):
         assert "load it again" in post(**own, **{"X-CSRF-Token": "0" * 64}).json()["error"]
         answer = post(**own, **{"X-CSRF-Token": token})
         assert (answer.status_code, answer.json()["error"][:34]) == (409, "the sound of this event is not kep")
+        headers = {**own, "X-CSRF-Token": token}
+        assert client.post("/pause", data={"do": "pause"}, headers=own).status_code == 403
+        for bad in ({"do": "pause", "for": "1000000000d"}, {"do": "pause", "for": "-5m"}, {"do": "x"}, {}):
+            assert client.post("/pause", data=bad, headers=headers).status_code == 409
+        assert client.get("/pause").json() == {"paused": ""}
         large = client.post("/heard/answer", content=b"x" * 10_000, headers={**own, "X-CSRF-Token": token})
         assert large.status_code == 409
         policy = client.get("/").headers["content-security-policy"]
