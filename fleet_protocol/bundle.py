@@ -77,15 +77,6 @@ class Manifest:
     # embedding, packed, or none
     networks: tuple[bytes, ...] = dataclasses.field(default=(), repr=False)
     statistics: tuple[bytes, ...] = dataclasses.field(default=(), repr=False)
-    steps: int = 0  # Outputs over time, of a bundle that transcribes; 0 where it recognises classes
-    # Characters that the head's outputs 1, 2, .. write at a step, of a bundle that transcribes; output 0 is CTC's
-    # blank. Empty where the outputs mean classes
-    characters: str = ""
-
-    @property
-    def output_shape(self) -> tuple[int, ...]:
-        """Shape of one clip's probabilities and targets: (capacity,), or (steps, capacity)."""
-        return (self.steps, self.capacity) if self.steps else (self.capacity,)
 
     @cached_property
     def feature_settings(self) -> FeatureSettings:
@@ -152,30 +143,25 @@ def manifest_json(manifest: Manifest) -> dict[str, Any]:
     """Return a manifest JSON-ready, without what are members of their own."""
     document = dataclasses.asdict(manifest)
     del document["networks"], document["statistics"]
-    for name in ("background", "steps", "characters"):  # what a bundle does not have, it does not name
-        if not document[name]:
-            del document[name]
+    if not manifest.background:  # what a bundle does not have, it does not name
+        del document["background"]
     return document
 
 
-def read_bundle(path: Path, *, transcribes: bool = False) -> Bundle:
+def read_bundle(path: Path) -> Bundle:
     """Open a bundle file and check it.
 
-    Args:
-        transcribes: whether the caller can also use a bundle that writes texts. Listening, teaching and rounds cannot.
-
-    Raises BundleError: the file is missing, damaged, no bundle, of a version that this program does not know, or writes
-    texts where classes are needed.
+    Raises BundleError: the file is missing, damaged, no bundle, or of a version that this program does not know.
     """
-    return _open(path, str(path), transcribes)
+    return _open(path, str(path))
 
 
-def unpack_bundle(data: Buffer, what: str, *, transcribes: bool = False) -> Bundle:
+def unpack_bundle(data: Buffer, what: str) -> Bundle:
     """Open a bundle's bytes and check them; ``what`` names them in errors. See :func:`read_bundle`."""
-    return _open(io.BytesIO(data), what, transcribes)
+    return _open(io.BytesIO(data), what)
 
 
-def _open(source: Path | io.BytesIO, path: str, transcribes: bool) -> Bundle:
+def _open(source: Path | io.BytesIO, path: str) -> Bundle:
     try:
         with zipfile.ZipFile(source) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
@@ -208,11 +194,6 @@ def _open(source: Path | io.BytesIO, path: str, transcribes: bool) -> Bundle:
     shapes = {name: array.shape for name, array in weights.items()}
     if shapes != manifest.weight_shapes:
         raise BundleError(f"{path}: its weights {shapes} are not those of its manifest {manifest.weight_shapes}")
-    if manifest.characters and not transcribes:
-        raise BundleError(
-            f"{path} ({manifest.architecture}) writes down speech and recognises no classes of sounds; "
-            f"it is for the study of speech alone. Take a bundle of sounds here, e.g. {', '.join(ready_names())}"
-        )
     return Bundle(manifest, members["model.tflite"], weights)
 
 

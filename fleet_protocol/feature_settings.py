@@ -326,10 +326,6 @@ PRESETS: dict[str, FeatureSettings] = {
     "log_mel": LogMelSettings(
         "log_mel", 16_000, 1.0, 0.025, 0.01, 98, mel_bands=40, fft_size=512, low_hz=0.0, high_hz=4_000.0
     ),
-    # The same windows of a few words in a row, for networks that transcribe.
-    "utterance": LogMelSettings(
-        "utterance", 16_000, 2.575, 0.025, 0.01, 256, mel_bands=40, fft_size=512, low_hz=0.0, high_hz=4_000.0
-    ),
 }
 
 

@@ -19,7 +19,6 @@ from model_export.graph_operators import require_builtin
 from model_export.layers import device_layers
 from model_export.specification import Specification
 from model_export.trainable import Trainable, weight_name
-from model_export.zoo import ARCHITECTURES
 
 Converter = Any
 
@@ -28,7 +27,7 @@ def build_network(specification: Specification, *, stock: bool = False) -> keras
     """Build a network: normalised features [n, frames, numbers per frame] to logits [n, capacity].
 
     Weights are seeded (Glorot uniform; biases zero; recurrent ones orthogonal). Its last layer is the head, which
-    begins at zero on a joint front end. Networks that transcribe have logits [n, steps, capacity].
+    begins at zero on a joint front end.
 
     Args:
         stock: use Keras's own layers instead of those that train on a device; both take the same weights.
@@ -36,7 +35,7 @@ def build_network(specification: Specification, *, stock: bool = False) -> keras
     keras.utils.set_random_seed(specification.seed)
     source = keras.layers if stock else device_layers
     x = keras.Input(specification.settings.shape)
-    embedding = ARCHITECTURES[specification.architecture].connect(source, x, specification.width)
+    embedding = specification.network.connect(source, x, specification.width)
     logits = source.Dense(specification.outputs, name="head")(embedding)
     model = keras.Model(x, logits, name=specification.architecture)
     if isinstance(specification.settings, JointSettings):
@@ -133,6 +132,4 @@ def describe(model: keras.Model, specification: Specification) -> Manifest:
         networks=tuple(network.data for network in settings.networks if network.data),
         background=specification.background,
         statistics=specification.statistics,
-        characters=specification.characters,
-        steps=model.output_shape[1] if specification.characters else 0,
     )

@@ -23,7 +23,7 @@ from model_export.front_ends import PRECISIONS, SHIPPED, find_front_end
 from model_export.pretraining import command as pretraining
 from model_export.ready_bundles import listing
 from model_export.sounds import command as sounds
-from model_export.specification import ALPHABET, Specification
+from model_export.specification import Specification
 from model_export.zoo import ARCHITECTURES
 
 
@@ -39,8 +39,6 @@ def parser() -> argparse.ArgumentParser:
         "--front-end-precision", default="float32", choices=PRECISIONS, help="of the front end's network"
     )
     build.add_argument("--capacity", type=int, default=32, help="slots for classes (default: %(default)s)")
-    said = "characters that a network that transcribes can write (default: a to z, space and apostrophe)"
-    build.add_argument("--alphabet", default=ALPHABET, metavar="TEXT", help=said)
     build.add_argument("--batch", type=int, default=32, help="rows of a training step (default: %(default)s)")
     build.add_argument("--width", type=float, default=1.0, help="share of channels and units (default: %(default)s)")
     build.add_argument("--seed", type=int, default=0, help="of the initial weights (default: %(default)s)")
@@ -126,7 +124,7 @@ def _build(chosen: argparse.Namespace) -> list[str]:
     settings, normalisation = front_end.settings, front_end.normalisation
     if chosen.recordings:
         normalisation = Normalisation.measure(features_of(chosen.recordings, settings))
-    options = chosen.capacity, chosen.batch, chosen.width, chosen.seed, front_end.statistics, chosen.alphabet
+    options = chosen.capacity, chosen.batch, chosen.width, chosen.seed, front_end.statistics
     specifications = [Specification(name, settings, normalisation, *options) for name in chosen.architecture]
 
     from model_export import cost
@@ -137,7 +135,7 @@ def _build(chosen: argparse.Namespace) -> list[str]:
         path = chosen.output / f"{specification.architecture}.auricle" if folder else chosen.output
         write_durably(path, build_bundle(specification), 0o644)
         print(path)
-        multiply_adds = cost.training_multiply_adds(read_bundle(path, transcribes=True).graph, specification.batch)
+        multiply_adds = cost.training_multiply_adds(read_bundle(path).graph, specification.batch)
         if cost.too_large(multiply_adds):
             warnings.append(f"{specification.architecture}: {cost.describe(multiply_adds)}")
     return warnings
@@ -148,7 +146,7 @@ def _inspect(path: Path) -> None:
     from model_export.graph_operators import operators_by_signature, require_builtin
 
     if zipfile.is_zipfile(path):
-        bundle = read_bundle(path, transcribes=True)
+        bundle = read_bundle(path)
         graph = bundle.graph
         print(json.dumps(manifest_json(bundle.manifest), indent=1, sort_keys=True))
         multiply_adds = cost.training_multiply_adds(graph, bundle.manifest.batch)

@@ -42,8 +42,7 @@ class Normalisation:
     @classmethod
     def default(cls, settings: FeatureSettings) -> Normalisation:
         """Return what was measured on speech for a preset."""
-        name = "log_mel" if settings.preset == "utterance" else settings.preset  # the same windows
-        measured = json.loads(_SPEECH.read_text())[name]
+        measured = json.loads(_SPEECH.read_text())[settings.preset]
         return cls(tuple(measured["mean"]), tuple(measured["std"]))
 
 

@@ -9,9 +9,7 @@ from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.joint_statistics import unpack_statistics
 from model_export.errors import ExportError
 from model_export.feature_statistics import Normalisation
-from model_export.zoo import ARCHITECTURES
-
-ALPHABET = "abcdefghijklmnopqrstuvwxyz '"
+from model_export.zoo import ARCHITECTURES, Design
 
 
 @dataclass(frozen=True)
@@ -27,32 +25,28 @@ class Specification:
     seed: int = 0  # of the initial weights
     # the words of the pretraining of each of the features' networks, packed; none where they have none
     statistics: tuple[bytes, ...] = ()
-    alphabet: str = ALPHABET  # characters that a network that transcribes can write
+    design: Design | None = None  # the network, where it is one of your own; ``architecture`` is then its name
 
     def __post_init__(self) -> None:
         """Check the options."""
-        if self.architecture not in ARCHITECTURES:
+        if self.design is None and self.architecture not in ARCHITECTURES:
             raise ExportError(f"unknown architecture {self.architecture!r}; known: {', '.join(ARCHITECTURES)}")
         if self.capacity < 2:
             raise ExportError(f"a head of capacity {self.capacity} can tell nothing apart; use --capacity 2 or more")
-        if self.characters and self.statistics:
-            raise ExportError(f"{self.architecture} hears frames in turn; take --features of sound, e.g. utterance")
-        if len(set(self.alphabet)) != len(self.alphabet) or not self.alphabet:
-            raise ExportError(f"the alphabet {self.alphabet!r} needs at least one character, and each of them once")
         if not 0.01 <= self.width <= 4:
             raise ExportError(f"--width {self.width:g} is not from 0.01 to 4; 1 is the network as it was published")
         if self.batch < 1:
             raise ExportError(f"a training step needs at least 1 row, not --batch {self.batch}")
 
     @property
-    def characters(self) -> str:
-        """What the head's outputs behind the blank write; empty where they mean classes."""
-        return self.alphabet if ARCHITECTURES[self.architecture].transcribes else ""
+    def network(self) -> Design:
+        """The network's layers."""
+        return self.design or ARCHITECTURES[self.architecture]
 
     @property
     def outputs(self) -> int:
-        """Outputs of the head: slots and background, or the blank and the characters."""
-        return 1 + len(self.characters) if self.characters else self.capacity + len(self.background)
+        """Outputs of the head: slots and background."""
+        return self.capacity + len(self.background)
 
     @property
     def background(self) -> tuple[str, ...]:

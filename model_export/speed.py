@@ -75,7 +75,7 @@ def _train_seconds(runtime: ModelRuntime, samples: int) -> float:
     batch, capacity = runtime.manifest.batch, runtime.manifest.capacity
     generator = np.random.default_rng(0)
     x = generator.normal(size=(samples, *runtime.manifest.input_shape)).astype(np.float32)
-    classes = generator.integers(0, min(_CLASSES, capacity), (samples, *runtime.manifest.output_shape[:-1]))
+    classes = generator.integers(0, min(_CLASSES, capacity), samples)
     targets = np.eye(capacity, dtype=np.float32)[classes]
     mask = (np.arange(capacity) < _CLASSES).astype(np.float32)
 

@@ -4,8 +4,8 @@
 
 with soft, signed targets t (a zero row is padding), classes switched on by a mask, and momentum SGD exactly as
 ``keras.optimizers.SGD(momentum=...)``. Cross-entropy, distillation, FedProx (Li et al. 2020) and the methods of
-docs/methods.md are choices of t and ``proximal``. Networks that transcribe have outputs at every step, over which the
-loss is summed too: there, CTC is a choice of t (studies/speech/ctc.py).
+docs/methods.md are choices of t and ``proximal``. Outputs may have axes before c, e.g. one of time, which the loss sums
+over too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def argument_name(name: str) -> str:
 
 
 def soft_cross_entropy(logits: Tensor, targets: Tensor, mask: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
-    """Return L without its proximal term, and its gradient by the logits, [B, capacity] or [B, steps, capacity]."""
+    """Return L without its proximal term, and its gradient by the logits, [B, .., capacity]."""
     targets = targets * mask
     scores = tf.nn.log_softmax(_masked(logits, mask, temperature))
     rows = logits.shape[0]
@@ -104,7 +104,7 @@ class Trainable:
         return {"loss": loss + distance * proximal * 0.5}
 
     def predict(self, x: Tensor, mask: Tensor, temperature: Tensor) -> dict[str, Tensor]:
-        """Return probabilities [n, capacity] or [n, steps, capacity]."""
+        """Return probabilities [n, .., capacity]."""
         logits = self._apply(self._model, x, self._read())
         return {"probabilities": tf.nn.softmax(_masked(logits, mask, temperature))}
 
@@ -117,7 +117,7 @@ class Trainable:
         return {"gradient": tape.gradient(logits, x, output_gradients=slope), "loss": loss}
 
     def embed(self, x: Tensor) -> dict[str, Tensor]:
-        """Return the head's input [n, embedding] or [n, steps, embedding]."""
+        """Return the head's input [n, .., embedding]."""
         return {"embedding": self._apply(self._trunk, x, self._read())}
 
     def get_weights(self) -> dict[str, Tensor]:

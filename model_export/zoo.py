@@ -10,7 +10,6 @@ from typing import Any
 Tensor = Any  # the command line lists the networks without loading TensorFlow
 Share = Callable[..., int]
 """Takes a number of channels or units, and of what its share must be a multiple; returns the share, at least 1."""
-_SPEECH_POOLS = ((2, 2), (2, 2), (1, 2), (1, 2), (1, 2))
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,6 @@ class Design:
 
     layers: Callable[..., Tensor]  # connects them: (source, x, share, *sizes)
     sizes: tuple[Any, ...]  # of the layers as they were published
-    transcribes: bool = False  # whether the head says a character at every step; the result is [n, steps, width]
 
     def connect(self, source: ModuleType, x: Tensor, width: float) -> Tensor:
         """Connect the layers of a source: those that train on a device, or Keras's own, against which they are tested.
@@ -146,23 +144,6 @@ def _transformer(
     return source.GlobalAveragePooling2D(name="mean")(x)
 
 
-def _speech(source: ModuleType, x: Tensor, share: Share, sizes: tuple[int, ...], units: int) -> Tensor:
-    """Xu et al. 2025, table 1: convolutions and max-pooling, then a dense layer a step, [n, frames / 4, units]."""
-    # The first two pools halve the time. The published network halves it a third time: the Mandarin syllables that it
-    # writes come at five a second, English letters at up to fifteen.
-    x = source.Reshape((*x.shape[1:], 1), name="channel")(x)
-    for number, (filters, size) in enumerate(zip(sizes, _SPEECH_POOLS, strict=True), start=1):
-        x = source.Conv2D(share(filters), 3, padding="same", use_bias=False, name=f"conv{number}")(x)
-        rows, columns = (min(length, places) for length, places in zip(size, x.shape[1:3], strict=True))
-        if rows * columns > 1:  # a small input is used up before the last layer
-            x = source.MaxPooling2D((rows, columns), name=f"pool{number}")(x)
-        # Behind the pool there is half or a quarter of the activations to normalise.
-        x = source.GroupNormalization(groups=1, name=f"norm{number}")(x)
-        x = source.ReLU(name=f"relu{number}")(x)
-    x = source.Reshape((x.shape[1], x.shape[2] * x.shape[3]), name="steps")(x)
-    return source.Dense(share(units), activation="relu", name="dense")(x)
-
-
 _NARROW, _FIRST = Block("Conv2D", 8, 5, 2, "same"), Block("Conv2D", 16, 5, 2, "same")
 ARCHITECTURES: Mapping[str, Design] = {
     "ann3": Design(_dense, ((16, 16, 32),)),
@@ -175,7 +156,6 @@ ARCHITECTURES: Mapping[str, Design] = {
     "crnn_lite": Design(_crnn, ((32, 32), 64)),
     "crnn_mid": Design(_crnn, ((32, 32, 32), 64)),
     "crnn_tiny": Design(_crnn, ((16,), 32)),
-    "dcnn_ctc": Design(_speech, ((32, 64, 128, 128, 128), 128), transcribes=True),
     "dscnn3": Design(_blocks, (_FIRST, Block("SeparableConv2D", 16, padding="same"), Block("SeparableConv2D", 32))),
     "dscnn_172": Design(_depth_separable, (172, 5)),
     "hidden": Design(_dense, ((64,),)),

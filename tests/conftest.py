@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 # What is built with TensorFlow, or needs a browser, a sound server, PostgreSQL.
 _HEAVY_FIXTURES = frozenset({
-    "browser", "embedding_bundles", "sound_server", "states", "transcribing_bundle",
+    "browser", "embedding_bundles", "sound_server", "states",
 })  # fmt: skip
 
 
@@ -72,17 +72,6 @@ def bundles() -> dict[str, Path]:
 def embedding_bundles() -> Path:
     """A folder with bundles whose front end is an untrained network: see tests/support/embedding_bundles.py."""
     return built("embedding-bundles", lambda folder: run_python("-m", "tests.support.embedding_bundles", str(folder)))
-
-
-@pytest.fixture(scope="session")
-def transcribing_bundle() -> Path:
-    """A small bundle that writes characters of `abcd`, of a second of log-mel features, with batches of 5."""
-    options = ("--features", "log_mel", "--width", "0.25", "--alphabet", "abcd", "--batch", "5", "-o")
-    folder = built(
-        "transcribing",
-        lambda making: run_python("-m", "model_export.cli", "build", "dcnn_ctc", *options, str(making / "ctc.auricle")),
-    )
-    return folder / "ctc.auricle"
 
 
 @pytest.fixture(scope="session")

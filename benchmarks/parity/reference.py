@@ -98,7 +98,7 @@ def main(folder: Path, steps: int, batch: int, names: list[str]) -> None:
         path = folder / f"{name}.auricle"
         if not path.exists():
             path.write_bytes(build_bundle(specification(name, batch)))
-        bundle = read_bundle(path, transcribes=True)
+        bundle = read_bundle(path)
         manifest = bundle.manifest
         x, targets = (tf.constant(array) for array in batches(manifest.batch, steps, manifest))
         model = stock_model(name, bundle)

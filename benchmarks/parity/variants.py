@@ -14,16 +14,13 @@ from model_export.zoo import ARCHITECTURES
 VARIANTS = ("ann3", "cnn1", "cnn2", "cnn3", "cnn4", "dscnn3")
 LARGER = tuple(name for name in ARCHITECTURES if name not in VARIANTS)
 CAPACITY, BATCH, STEPS = 32, 32, 50
-_ALPHABET = "".join(map(chr, range(ord("A"), ord("A") + CAPACITY - 1)))  # with the blank, as many as classes
 MOMENTUM, TEMPERATURE, PROXIMAL = 0.9, 2.0, 0.1
 
 
 def specification(variant: str, batch: int) -> Specification:
     """Return what to build for a variant."""
     settings = preset("gudur")
-    return Specification(
-        variant, settings, Normalisation.default(settings), capacity=CAPACITY, batch=batch, alphabet=_ALPHABET
-    )
+    return Specification(variant, settings, Normalisation.default(settings), capacity=CAPACITY, batch=batch)
 
 
 def rate(variant: str) -> float:
@@ -45,17 +42,12 @@ def mask() -> Floats:
 
 
 def batches(batch: int, steps: int, manifest: Manifest) -> tuple[Floats, Floats]:
-    """Return x [steps, batch, *input_shape], of classes with a pattern each, and soft, signed targets [.., CAPACITY].
-
-    The targets of a network that transcribes have classes of their own at each of its steps.
-    """
+    """Return x [steps, batch, *input_shape], of classes with a pattern each, and soft, signed targets."""
     generator = np.random.default_rng(7)
     on, shape = np.flatnonzero(mask()), manifest.input_shape
     patterns = generator.normal(size=(CAPACITY, *shape))
     labels = generator.choice(on, size=(steps, batch))
     x = patterns[labels] + generator.normal(size=(steps, batch, *shape))
-    if manifest.steps:
-        labels = generator.choice(on, size=(steps, batch, manifest.steps))
     targets = np.eye(CAPACITY)[labels] * 0.8
     targets[..., on] += 0.2 * (generator.dirichlet(np.ones(len(on)), size=labels.shape) - 0.02)
     targets[:, batch - padded(batch) :] = 0

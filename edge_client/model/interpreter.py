@@ -14,13 +14,13 @@ from edge_client.model.library_file import PACKAGE, VARIABLE, digest_of, library
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import SIGNATURES
 
-Signatures = dict[str, Callable[..., dict[str, Any]]]
+Signatures = dict[str, c_library.Signature]
 
 _DIGITS = 12  # of a digest that is shown
 
 
 def open_graph(graph: bytes, threads: int) -> Signatures:
-    """Open a bundle's graph; return the six signatures as callables. Raises ModelError if no runtime takes it."""
+    """Open a bundle's graph; return the six signatures. Raises ModelError if no runtime takes it."""
     try:
         interpreter = c_library.Interpreter(graph, threads)
         return {name: interpreter.get_signature_runner(name) for name in SIGNATURES}

@@ -19,36 +19,44 @@ from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from fleet_protocol.tensors import Arrays
 
-# Rows of one prediction: large enough that a call's overhead vanishes, small enough for a Pi's cache and memory.
-_PREDICT_ROWS = 64
-
 
 class ModelRuntime:
     """One opened model, of a bundle's ``manifest``. Not for several threads at once, except :meth:`predict`.
 
     Every ``x`` is NORMALISED features, float32 [n, frames, coefficients]; ``targets`` are float32 [n, capacity],
-    ``mask`` float32 [capacity] of ones (class is on) and zeros. A bundle that transcribes has targets, probabilities
-    and embeddings at each of its steps: [n, steps, capacity], [n, steps, embedding]. Wrong shapes, and values that are
-    not finite, raise ModelError.
+    ``mask`` float32 [capacity] of ones (class is on) and zeros. Wrong shapes, and values that are not finite, raise
+    ModelError.
     """
+
+    predict_rows = 64
+    """Rows of one prediction: so many that a call's overhead vanishes, so few that a Pi's cache holds them."""
 
     def __init__(self, bundle: Bundle, threads: int = 1) -> None:
         """Load a bundle that was read before; see :meth:`open` for the errors."""
         self.manifest: Manifest = bundle.manifest
         self._mean = np.asarray(self.manifest.mean, np.float32)
         self._std = np.asarray(self.manifest.std, np.float32)
-        # The activations of an utterance are a hundred times those of a clip.
-        self._predict_rows = self.manifest.batch if self.manifest.steps else _PREDICT_ROWS
-        self._input_shape, self._output_shape = self.manifest.input_shape, self.manifest.output_shape
+        self._input_shape = self.manifest.input_shape
         self._predicting = threading.Lock()
         self._good_mask: tuple[tuple[int, ...], bytes] | None = None
         self._signatures = open_graph(bundle.graph, threads)
+        targets = self._signatures["train"].get_input_details().get("targets", {"shape": ()})
+        if (shape := tuple(targets["shape"][1:])) != self.output_shape:
+            raise ModelError(
+                f"the graph of {self.manifest.architecture} gives outputs of shape {shape} for a clip; this program "
+                f"takes {self.output_shape}; take a bundle that was made by `auricle-export build`"
+            )
         self.set_weights(bundle.weights)
 
     @classmethod
     def open(cls, path: Path, threads: int = 1) -> ModelRuntime:
         """Open a bundle file. Raises BundleError if it is missing or damaged, ModelError if no runtime takes it."""
-        return cls(read_bundle(path, transcribes=True), threads)
+        return cls(read_bundle(path), threads)
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """Shape of one clip's targets and probabilities."""
+        return (self.manifest.capacity,)
 
     def normalise(self, features: Floats) -> Floats:
         """Scale features [n, frames, coefficients] as the model wants them."""
@@ -71,7 +79,7 @@ class ModelRuntime:
     ) -> float:
         """Take one step of momentum SGD on 1 to ``manifest.batch`` rows; return the mean loss over them.
 
-        A row's loss is a sum over the steps of a bundle that transcribes. Raises ModelError, also for more rows.
+        Raises ModelError, also for more rows.
         """
         x, targets, mask = self._checked(x, mask, targets)
         batch, rows = self.manifest.batch, len(x)
@@ -87,23 +95,23 @@ class ModelRuntime:
         return float(result["loss"])
 
     def predict(self, x: Floats, mask: Floats, temperature: float = 1.0) -> Floats:
-        """Return probabilities, float32 [n, capacity] or [n, steps, capacity]; what is masked out has 0."""
+        """Return probabilities, float32 [n, capacity]; what is masked out has 0."""
         x, _, mask = self._checked(x, mask)
         scale, predict = _temperature(temperature), self._signatures["predict"]
         with self._predicting:
-            if 1 <= len(x) <= self._predict_rows:
+            if 1 <= len(x) <= self.predict_rows:
                 found: Floats = predict(x=x, mask=mask, temperature=scale)["probabilities"]
                 return found
             parts = [
-                predict(x=part, mask=mask, temperature=scale)["probabilities"] for part in _parts(x, self._predict_rows)
+                predict(x=part, mask=mask, temperature=scale)["probabilities"] for part in _parts(x, self.predict_rows)
             ]
-        return _joined(parts, *self._output_shape)
+        return _joined(parts, *self.output_shape)
 
     def embed(self, x: Floats) -> Floats:
-        """Return the head's input, float32 [n, embedding] or [n, steps, embedding]."""
+        """Return the head's input, float32 [n, embedding]."""
         x = self._checked_features(x)
-        parts = [self._signatures["embed"](x=part)["embedding"] for part in _parts(x, self._predict_rows)]
-        return _joined(parts, *self.manifest.output_shape[:-1], self.manifest.embedding)
+        parts = [self._signatures["embed"](x=part)["embedding"] for part in _parts(x, self.predict_rows)]
+        return _joined(parts, *self.output_shape[:-1], self.manifest.embedding)
 
     def input_gradient(
         self, x: Floats, targets: Floats, mask: Floats, temperature: float = 1.0
@@ -148,7 +156,7 @@ class ModelRuntime:
             if not mask.any():
                 raise ModelError("the mask switches every class off; give at least one slot to a class first")
             self._good_mask = given
-        targets = x if targets is None else _float32("targets", targets, (len(x), *self._output_shape))
+        targets = x if targets is None else _float32("targets", targets, (len(x), *self.output_shape))
         return x, targets, mask
 
     def _checked_features(self, x: Floats) -> Floats:

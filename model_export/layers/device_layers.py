@@ -218,20 +218,6 @@ class GlobalAveragePooling2D(keras.layers.Layer):  # type: ignore[misc]
         return operators.global_average(inputs)
 
 
-class MaxPooling2D(keras.layers.Layer):  # type: ignore[misc]
-    """The largest of blocks of 1 or 2 rows and 1 or 2 columns."""
-
-    def __init__(self, pool_size: operators.Pair, **options: object) -> None:
-        super().__init__(**options)
-        if max(pool_size) > 2:
-            raise ValueError(f"MaxPooling2D trains on a device with blocks of at most 2 x 2, not {pool_size}")
-        self.pool_size = pool_size
-
-    def call(self, inputs: Tensor) -> Tensor:
-        """Map [n, rows, columns, channels] to as many rows and columns as there are whole blocks."""
-        return operators.max_pool(inputs, self.pool_size)
-
-
 class MaxPooling1D(keras.layers.Layer):  # type: ignore[misc]
     """The larger of every two steps; an odd last one is left out."""
 

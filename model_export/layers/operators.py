@@ -231,22 +231,6 @@ def max_pool_pairs(x: Tensor) -> Tensor:
     return tf.custom_gradient(run)(x)
 
 
-def max_pool(x: Tensor, size: Pair) -> Tensor:
-    """Take the largest of each block of [n, rows, columns, channels]; each side of a block is 1 or 2.
-
-    Columns come first, so that of equal values the first one gets the gradient, row by row, as in TensorFlow.
-    """
-    _, rows, columns, channels = x.shape
-    if size[1] == 2:
-        pairs = max_pool_pairs(tf.reshape(x, [-1, columns, channels]))
-        columns //= 2
-        x = tf.reshape(pairs, [-1, rows, columns, channels])
-    if size[0] == 2:
-        pairs = max_pool_pairs(tf.reshape(x, [-1, rows, columns * channels]))
-        x = tf.reshape(pairs, [-1, rows // 2, columns, channels])
-    return x
-
-
 def global_average(x: Tensor) -> Tensor:
     """Average [n, rows, columns, channels] over rows and columns, to [n, channels]."""
     _, rows, columns, channels = x.shape

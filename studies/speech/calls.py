@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 
 from aggregator_server.selection.draw import History
-from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Doubles
+from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import Choice
 from studies.run import Figures
 from studies.selection.clips import drawing
 from studies.speech.data import Counts, Speakers
 from studies.speech.fleet import Method, Personal, SpeechFleet
 from studies.speech.start import Pretraining, started
+from studies.speech.training import Transcriber
 
 
 def shared_model(method: Method, rounds: int, personal: Personal | None = None, **deal: Any) -> Figures:  # noqa: ANN401  (see `_fleet`)
@@ -75,11 +76,9 @@ def centrally(rate: float, passes: int, **deal: Any) -> Figures:  # noqa: ANN401
 
 
 @functools.lru_cache(maxsize=1)
-def _fleet(
-    archive: Path, bundle: Path, folder: Path, counts: Counts, pretraining: Pretraining, seed: int
-) -> SpeechFleet:
+def _fleet(archive: Path, folder: Path, counts: Counts, pretraining: Pretraining, seed: int) -> SpeechFleet:
     """Return a deal's fleet."""
-    model = ModelRuntime.open(started(bundle, archive, pretraining, folder))
+    model = Transcriber(read_bundle(started(archive, pretraining, folder)))
     return SpeechFleet(model, Speakers(archive).deal(counts, seed), counts.train, seed)
 
 

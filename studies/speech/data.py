@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from fleet_protocol.arrays import Floats, Ints
-from fleet_protocol.feature_settings import preset
+from fleet_protocol.feature_settings import LogMelSettings
 from fleet_simulator.data.log_mel import pictures
 from fleet_simulator.data.recording_layouts import NOBODY, Entry
 from model_export.pretraining.pictures import decode, mel_power
@@ -26,7 +26,11 @@ COMMANDS = ("down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes
 LETTERS = "".join(sorted(set(" ".join((*DIGITS, *COMMANDS)))))
 Spans = tuple[tuple[int, int], ...]
 HOP_S = 0.01
-FRAMES = preset("utterance").frames
+# The windows of the log-mel pictures of Speech Commands, of a few words in a row.
+UTTERANCE = LogMelSettings(
+    "utterance", 16_000, 2.575, 0.025, HOP_S, 256, mel_bands=40, fft_size=512, low_hz=0.0, high_hz=4_000.0
+)
+FRAMES = UTTERANCE.frames
 """Frames of an utterance, 2.56 s; what is left after its last word is a pause."""
 LEAST_CLIPS = 10  # of a speaker
 MANY_CLIPS = 15  # of a speaker of a device or of the server; who has fewer is of the start

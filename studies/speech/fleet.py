@@ -18,7 +18,6 @@ from aggregator_server.aggregation.contract import Contribution, RoundResult
 from aggregator_server.strategies.registry import FleetKind, complete
 from aggregator_server.strategies.weight_sharing import PREFIX
 from edge_client.learning.sgd import Optimiser
-from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.messages import Choice, ClassInfo, Update, Work
 from fleet_protocol.personalisations import schedule
@@ -30,7 +29,7 @@ from fleet_simulator.simulation.federation import Devices, Federation
 from fleet_simulator.simulation.tasks import device_id
 from studies.speech.ctc import character_error_rate, greedy, indices, text_of
 from studies.speech.data import Deal, Utterances, Word, joined, phrases
-from studies.speech.training import train_epoch
+from studies.speech.training import Transcriber, train_epoch
 
 _GLOBAL, _GROUPS, _LOCAL, _CENTRAL, _HEARD = 1, 2, 3, 4, 5  # what a random order is for
 
@@ -82,7 +81,7 @@ class SpeechFleet(Devices):
         start: the weights before the first round.
     """
 
-    def __init__(self, model: ModelRuntime, deal: Deal, each: int, seed: int) -> None:
+    def __init__(self, model: Transcriber, deal: Deal, each: int, seed: int) -> None:
         """Take the model's weights as the start; ``each``: phrases of each speaker in a pass."""
         self.model, self.seed, self.start = model, seed, model.get_weights()
         self._recordings, self._each = deal.train, each
@@ -97,15 +96,14 @@ class SpeechFleet(Devices):
         self._public_set = PublicSet(settings, outputs, *nothing)
 
     def _part(self, utterances: Utterances) -> Part:
-        characters = self.model.manifest.characters
-        transcripts: list[Array] = [indices(text, characters) for text in utterances.texts]
+        transcripts: list[Array] = [indices(text, self.model.characters) for text in utterances.texts]
         return Part(self.model.normalise(utterances.x), utterances.texts, transcripts, utterances.seconds)
 
     def error_rate(self, weights: Arrays, part: Part) -> float:
         """Return the character error rate of greedily read probabilities."""
         self.model.set_weights(weights)
         mask = np.ones(self.model.manifest.capacity, np.float32)
-        heard = [text_of(found, self.model.manifest.characters) for found in greedy(self.model.predict(part.x, mask))]
+        heard = [text_of(found, self.model.characters) for found in greedy(self.model.predict(part.x, mask))]
         return character_error_rate(part.texts, heard)
 
     def tested(self, weights: Arrays, model: str = "global") -> list[dict[str, Any]]:

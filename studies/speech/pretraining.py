@@ -1,6 +1,6 @@
 """Trains the start of the speech recognition fleets by Keras: its own layers, Adam and TensorFlow's CTC loss.
 
-Run as `python -m studies.speech.pretraining BUNDLE ARCHIVE OUTPUT SETTINGS`, apart from TensorFlow Lite.
+Run as `python -m studies.speech.pretraining ARCHIVE OUTPUT SETTINGS`, apart from TensorFlow Lite.
 First each letter stands at its place in its word: who has cut the words knows where they are. From nothing, CTC says
 nothing but blanks for long.
 """
@@ -18,14 +18,15 @@ import numpy as np
 import tensorflow as tf
 
 from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.bundle import Bundle, read_bundle, write_bundle
+from fleet_protocol.bundle import Bundle, unpack_bundle, write_bundle
 from fleet_protocol.tensors import Arrays
-from model_export.bundle import build_network
-from model_export.feature_statistics import Normalisation
+from model_export.bundle import build_bundle, build_network
 from model_export.specification import Specification
 from studies.speech.ctc import BLANK, indices
 from studies.speech.data import Speakers, Utterances, aligned, disguised, joined, phrases, varied
+from studies.speech.network import specification
 from studies.speech.start import Pretraining
+from studies.speech.training import CHARACTERS
 
 Tensor = Any
 _BATCH, _LONGEST = 16, 24  # utterances of one of Adam's steps; letters of a phrase
@@ -34,20 +35,11 @@ _BATCH, _LONGEST = 16, 24  # utterances of one of Adam's steps; letters of a phr
 class Trainer:
     """A network of Keras's layers, and the two losses that it is trained by."""
 
-    def __init__(self, bundle: Bundle) -> None:
-        """Take the bundle's weights."""
+    def __init__(self, bundle: Bundle, built: Specification) -> None:
+        """Take the weights of the bundle that was built."""
         self._manifest = manifest = bundle.manifest
-        self._normalisation = Normalisation(tuple(manifest.mean), tuple(manifest.std))
-        specification = Specification(
-            manifest.architecture,
-            manifest.feature_settings,
-            self._normalisation,
-            manifest.capacity,
-            manifest.batch,
-            width=float(manifest.options.get("width", 1.0)),
-            alphabet=manifest.characters,
-        )
-        self._model = build_network(specification, stock=True)
+        self._normalisation = built.normalisation
+        self._model = build_network(built, stock=True)
         given = zip(self._names(), self._model.get_weights(), strict=True)
         self._model.set_weights([bundle.weights[name].reshape(array.shape) for name, array in given])
         adam, momentum = keras.optimizers.Adam(), keras.optimizers.SGD(momentum=0.9)
@@ -86,12 +78,11 @@ class Trainer:
         Args:
             how: ``aligned``, ``ctc`` or ``settled``.
         """
-        characters = self._manifest.characters
         x = ((utterances.x - self._normalisation.mean) / self._normalisation.std).astype(np.float32)
         if how == "aligned":
-            wanted = [aligned(utterances, self._manifest.steps, characters)]
+            wanted = [aligned(utterances, self._model.output_shape[1], CHARACTERS)]
         else:
-            texts = [indices(text, characters) for text in utterances.texts]
+            texts = [indices(text, CHARACTERS) for text in utterances.texts]
             filled = np.stack([np.pad(text, (0, _LONGEST - len(text))) for text in texts])
             wanted = [filled, np.array([len(text) for text in texts])]
         optimiser, step, batch = self._steps[how]
@@ -111,9 +102,9 @@ def _ctc(logits: Tensor, texts: Tensor, lengths: Tensor) -> Tensor:
     return tf.reduce_mean(losses)
 
 
-def pretrained(bundle: Bundle, speakers: Speakers, how: Pretraining) -> tuple[Arrays, list[float]]:
+def pretrained(trainer: Trainer, speakers: Speakers, how: Pretraining) -> tuple[Arrays, list[float]]:
     """Return a network's weights after pretraining, and the mean loss of every pass."""
-    rng, trainer = np.random.default_rng(7), Trainer(bundle)
+    rng = np.random.default_rng(7)
     words = speakers.words_of(speakers.pretrained(how.speakers))
     plan = [("aligned", how.rate)] * how.aligned
     plan += [("ctc", how.rate * (how.passes - number) / how.passes) for number in range(how.passes)]
@@ -125,17 +116,19 @@ def pretrained(bundle: Bundle, speakers: Speakers, how: Pretraining) -> tuple[Ar
     return trainer.weights, losses
 
 
-def main(bundle: Path, archive: Path, output: Path, settings: str) -> None:
+def main(archive: Path, output: Path, settings: str) -> None:
     """Write the bundle with the start's weights."""
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.experimental.enable_op_determinism()
     keras.utils.set_random_seed(0)
-    untrained = read_bundle(bundle, transcribes=True)
-    weights, losses = pretrained(untrained, Speakers(archive), Pretraining(**json.loads(settings)))
+    how = Pretraining(**json.loads(settings))
+    built = specification(how.width, how.batch)
+    untrained = unpack_bundle(build_bundle(built), built.architecture)
+    weights, losses = pretrained(Trainer(untrained, built), Speakers(archive), how)
     write_durably(output, write_bundle(untrained.manifest, untrained.graph, weights), 0o644)
     print(" ".join(f"{loss:.2f}" for loss in losses))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

@@ -37,7 +37,6 @@ PERSONAL = Personal(PERSONAL_RATE, 5, {"groups": 3, "most_rounds": 5, "least_rou
 PASSES = 15  # without a fleet: as many as a device has in fifty rounds of three devices of ten
 COUNTS = Counts(train=1, development=(40, 2), test=3)
 PRETRAINING = Pretraining()
-NETWORK = ("--features", "utterance", "--width", "0.35", "--batch", "8")
 SEEDS = (1, 2, 3)
 SIZES = {"published hours": HOURS, "equal speakers": tuple(float(one) for one in COUNTS.devices)}
 PERSONALISED = f"FedAvg, dynamic, {SETTINGS[0][0]}/{SETTINGS[0][1]}"
@@ -47,7 +46,6 @@ def runs(scale: Scale) -> list[Run]:
     """Return a run of each method and one of devices alone for every seed, and one of draws without training."""
     shared: dict[str, Any] = {
         "archive": scale.data("gsc_v2_logmel_jpg.zip"),
-        "bundle": scale.bundles(["dcnn_ctc"], *NETWORK)["dcnn_ctc"],
         "folder": scale.output / "bundles",
         "counts": COUNTS,
         "pretraining": PRETRAINING,

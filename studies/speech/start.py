@@ -20,8 +20,10 @@ _PROCESS = "studies.speech.pretraining"
 
 @dataclass(frozen=True)
 class Pretraining:
-    """How the start is trained."""
+    """How the start is trained, and the network's size."""
 
+    width: float = 0.35  # share of the published channels and units
+    batch: int = 8  # utterances of a training step
     speakers: int = 800  # how many
     each: int = 2  # phrases of a speaker in a pass; they are made anew for every pass, disguised and at other speeds
     aligned: int = 8  # passes with each letter at its place in its word, before CTC takes over
@@ -33,11 +35,11 @@ class Pretraining:
     settled_rate: float = 0.0003  # step size of these
 
 
-def started(bundle: Path, archive: Path, how: Pretraining, folder: Path) -> Path:
+def started(archive: Path, how: Pretraining, folder: Path) -> Path:
     """Return a bundle with the start's weights; it is trained where the folder does not have it yet."""
     settings = json.dumps(dataclasses.asdict(how))
-    digest = hashlib.sha256(f"{code_of(_PROCESS)} {settings}".encode() + bundle.read_bytes()).hexdigest()[:32]
+    digest = hashlib.sha256(f"{code_of(_PROCESS)} {settings}".encode()).hexdigest()[:32]
     trained = folder / f"{digest}.auricle"
     if not trained.is_file():
-        output_of_module(_PROCESS, bundle, archive, trained, settings, **QUIET)
+        output_of_module(_PROCESS, archive, trained, settings, **QUIET)
     return trained

@@ -33,10 +33,6 @@ def test_people_and_programs_read_what_a_bundle_costs(export, embedding_bundles)
     assert figures["with_features_ms_median"] > figures["inference_ms_median"]  # the front end is a network itself
 
 
-def test_a_bundle_of_speech_is_measured_too(transcribing_bundle):
-    assert set(measure(transcribing_bundle, samples=20, clips=2)) == FIGURES
-
-
 def test_what_is_no_bundle_and_no_number_is_refused(tmp_path, export):
     result = export("measure", tmp_path / "none.auricle")
     assert result.returncode == 1

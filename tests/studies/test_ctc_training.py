@@ -6,15 +6,31 @@ import pytest
 from edge_client.errors import ModelError
 from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.bundle import read_bundle
 from studies.speech.ctc import character_error_rate, greedy, posteriors
-from studies.speech.training import train_epoch
+from studies.speech.training import Transcriber, train_epoch
+from tests.support.checkout import built, run_python
 
 MASK = np.ones(5, np.float32)
 
 
+BUILD = """
+import sys; from pathlib import Path
+from studies.speech.network import build_bundle, preset, specification
+Path(sys.argv[1]).write_bytes(build_bundle(specification(0.25, 5, preset("log_mel"), "abcd")))
+"""
+
+
+@pytest.fixture(scope="module")
+def bundle():
+    """A small bundle that writes characters of `abcd`, of a second of log-mel features, with batches of 5."""
+    folder = built("transcribing", lambda making: run_python("-c", BUILD, str(making / "ctc.auricle")))
+    return read_bundle(folder / "ctc.auricle")
+
+
 @pytest.fixture
-def model(transcribing_bundle):
-    return ModelRuntime.open(transcribing_bundle)
+def model(bundle):
+    return Transcriber(bundle, "abcd")
 
 
 def utterances(count, seed=0):
@@ -55,7 +71,7 @@ def test_a_step_descends_the_ctc_loss_by_its_slope(model):
 
 def test_probabilities_embeddings_and_gradients_have_the_axis_of_the_steps(model):
     manifest = model.manifest
-    assert (manifest.steps, manifest.capacity, manifest.characters) == (24, 5, "abcd")
+    assert (model.output_shape, manifest.capacity, manifest.embedding) == ((24, 5), 5, 32)
     x, transcripts = utterances(7)
     probabilities = model.predict(x, MASK)
     assert probabilities.shape == (7, 24, 5)
@@ -73,7 +89,6 @@ def test_probabilities_embeddings_and_gradients_have_the_axis_of_the_steps(model
     assert (gradient * step).sum() == pytest.approx((up - down) / 2, rel=0.02)
 
 
-def test_a_bundle_of_classes_has_no_texts(bundles):
-    model = ModelRuntime.open(bundles["cnn2"])
-    with pytest.raises(ModelError, match="cnn2 recognises classes of sounds"):
-        train_epoch(model, np.zeros((1, 20, 13), np.float32), [np.array([1])], Optimiser(0.1), np.random.default_rng(0))
+def test_what_listens_and_learns_refuses_outputs_over_time(bundle):
+    with pytest.raises(ModelError, match=r"dcnn_ctc gives outputs of shape \(24, 5\) .* this program takes \(5,\)"):
+        ModelRuntime(bundle)

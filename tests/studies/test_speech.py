@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
 from studies.fleets import StudyError
 from studies.speech import data
@@ -12,6 +11,7 @@ from studies.speech.calls import draws
 from studies.speech.data import DIGITS, FRAMES, Counts, phrases
 from studies.speech.fleet import Personal, SpeechFleet
 from studies.speech.start import Pretraining, started
+from studies.speech.training import Transcriber
 from tests.support.checkout import DATA, built, run_python
 from tests.support.tiny_study import rows_of, same_as_tracked, summary_of
 
@@ -150,10 +150,9 @@ CURVES = ((np.linspace(0.5, 0.2, 50).tolist(), 10.0), ([*np.linspace(0.5, 0.2, 2
 @pytest.fixture(scope="module")
 def network():
     """An untrained bundle as narrow as can be."""
-    options = ("--features", "utterance", "--width", "0.05", "--batch", "8", "-o")
-    build = ("-m", "model_export.cli", "build", "dcnn_ctc", *options)
-    folder = built("speech-recognition-bundles", lambda folder: run_python(*build, str(folder / "dcnn_ctc.auricle")))
-    return folder / "dcnn_ctc.auricle"
+    build = ("-m", "studies.speech.network")
+    folder = built("speech-recognition-bundles", lambda folder: run_python(*build, str(folder / "narrow"), "0.05", "8"))
+    return read_bundle(folder / "narrow")
 
 
 def small_deal(speaker):
@@ -168,7 +167,7 @@ def small_deal(speaker):
 
 @pytest.mark.slow
 def test_a_fleet_learns_in_rounds_and_personalises_by_groups_of_equal_size(network, speaker):
-    model = ModelRuntime.open(network)
+    model = Transcriber(network)
     fleet = SpeechFleet(model, small_deal(speaker), 1, 3)
     assert fleet.sizes == [8] * 5 + [16] * 3 + [24] * 2
     assert fleet.recorded()[0] == pytest.approx(8 * sum(len(word.power) for word in speaker) / 100)
@@ -179,7 +178,7 @@ def test_a_fleet_learns_in_rounds_and_personalises_by_groups_of_equal_size(netwo
         utterances = sum(fleet.sizes[one] for one in entry["devices"])
         assert 0.5 * utterances < entry["seconds"] < 2.56 * utterances
     assert sum(fleet.sizes[one] for entry in entries[:2] for one in entry["devices"]) < 48 + 48
-    twin = SpeechFleet(ModelRuntime.open(network), small_deal(speaker), 1, 3)
+    twin = SpeechFleet(Transcriber(network), small_deal(speaker), 1, 3)
     again, _ = twin.rounds(study.method_of("FedAvg", 2, 0.002), 4)
     for name, array in weights.items():
         np.testing.assert_array_equal(array, again[name])
@@ -194,13 +193,13 @@ def test_a_fleet_learns_in_rounds_and_personalises_by_groups_of_equal_size(netwo
 @pytest.mark.slow
 @pytest.mark.skipif(not ARCHIVE.is_file(), reason=f"there is no {ARCHIVE}; set AURICLE_DATA")
 def test_a_start_is_trained_once_and_kept(network, tmp_path):
-    how = Pretraining(speakers=8, each=2, aligned=1, passes=1)
-    path = started(network, ARCHIVE, how, tmp_path)
+    how = Pretraining(width=0.05, speakers=8, each=2, aligned=1, passes=1)
+    path = started(ARCHIVE, how, tmp_path)
     written = path.stat().st_mtime_ns
-    assert started(network, ARCHIVE, how, tmp_path).stat().st_mtime_ns == written
-    before, after = (read_bundle(one, transcribes=True) for one in (network, path))
-    assert before.graph == after.graph
-    assert any((before.weights[name] != after.weights[name]).any() for name in before.weights)
+    assert started(ARCHIVE, how, tmp_path).stat().st_mtime_ns == written
+    after = read_bundle(path)
+    assert network.graph == after.graph
+    assert any((array != after.weights[name]).any() for name, array in network.weights.items())
 
 
 @pytest.mark.skipif(not ARCHIVE.is_file(), reason=f"there is no {ARCHIVE}; set AURICLE_DATA")

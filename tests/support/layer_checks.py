@@ -17,6 +17,7 @@ from model_export.bundle import build_network
 from model_export.feature_statistics import Normalisation
 from model_export.layers import device_layers as layers
 from model_export.specification import Specification
+from studies.speech.network import MaxPooling2D
 
 PADDINGS = ("same", "valid")
 
@@ -68,7 +69,8 @@ def gradients(layer, x, weighting):
 
 def difference(kind, shape, options):
     """Largest difference between the device's layer, rebuilt from its configuration, and the stock one."""
-    ours = getattr(layers, kind).from_config(getattr(layers, kind)(**options).get_config())
+    ours = {**vars(layers), "MaxPooling2D": MaxPooling2D}[kind](**options)
+    ours = type(ours).from_config(ours.get_config())
     return largest(ours, getattr(keras.layers, kind)(**options), shape)
 
 

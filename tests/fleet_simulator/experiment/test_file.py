@@ -52,11 +52,6 @@ def test_a_wrong_key_or_value_is_named_with_the_way_out(tmp_path, bundles, secti
     refused(write_experiment(tmp_path / "e.toml", bundles["ann3"], **sections), says, capsys)
 
 
-def test_a_bundle_of_speech_is_refused(tmp_path, transcribing_bundle, capsys):
-    says = [f"line 11: [model] {transcribing_bundle} (dcnn_ctc) writes down speech"]
-    refused(write_experiment(tmp_path / "e.toml", transcribing_bundle), says, capsys)
-
-
 def test_ready_bundles_are_found_by_their_names(tmp_path):
     model = {"bundle": "cnn2", "own": ["cnn1", "cnn3"]}
     rounds = {"strategy": "fedmlac"}
