@@ -10,15 +10,20 @@ from pathlib import Path
 from edge_client.clips.folders import DELETED, Clip, check_label, choose_known, clip_files, folder_of, rejected
 from edge_client.clips.importing import Summary, import_folder
 from edge_client.clips.store import ClipStore
-from edge_client.clips.unknown_clips import UnknownClip
+from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
+from edge_client.config import Config
 from edge_client.errors import ClipError
+from edge_client.events.history import every
+from edge_client.events.journal import Chosen, remove_events
 from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
 from edge_client.owner import Teaching
 from edge_client.questions.answers import store_of
+from edge_client.questions.store import QuestionStore
 from edge_client.room.store import add_wrong_detections, forget_room, read_wrong_detections
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.owner_acts import Act, Move, Moving
+from fleet_protocol.bundle import read_bundle
 
 # Seconds for which a slider that is moved again goes on with the same change.
 _SAME_S = 600.0
@@ -105,7 +110,7 @@ def delete(teaching: Teaching, clips: Sequence[Clip], *, for_good: bool = False)
             teaching.state.choices.forget_labels(gone)
             teaching.state.acts.forget_labels(gone)
             for label in gone:
-                store_of(teaching).forget_label(label)
+                store_of(teaching).forget_some(label)
     empty_deleted(store, teaching.state)
     forget_clips(teaching.state.embeddings_path, clip_files(store.folder))
     return messages
@@ -227,3 +232,20 @@ def import_recordings(
             folders = {one.target for one in (*act.moves, *moves)}
             act = teaching.state.acts.extend(dataclasses.replace(act, label=", ".join(sorted(folders))), moves)
     return act
+
+
+def forget_heard(config: Config, label: str | None, since: float, until: float) -> int:
+    """Remove past events of a period, s since 1970, or of it those of a label; return how many these were.
+
+    Their sounds go too, where these are kept, and what was asked about them. Raises as :class:`Database`, OSError.
+    """
+    state, chosen = DeviceState(config.device.state), Chosen(since, until, label)
+    gone = {event.time for event in every(state.database, chosen)}
+    for folder, kept in ((state.detected_folder, DetectedClips), (state.unknown_folder, UnknownClips)):
+        sounds = kept(folder, config.clips, 0)  # the rate is that of sounds which are added
+        if label is None:  # those too of which the journal knows nothing
+            gone |= {sound.heard_at for sound in sounds.sounds() if since <= sound.heard_at < until}
+        sounds.forget(gone)
+    features = read_bundle(config.bundle).manifest.feature_settings.digest
+    QuestionStore(state, features).forget_some(label, since, until)
+    return remove_events(state.database, chosen)

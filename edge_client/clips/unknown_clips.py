@@ -99,6 +99,13 @@ class UnknownClips:
         wanted = _milliseconds(moment)
         return next((sound for sound in self.sounds() if _milliseconds(sound.heard_at) == wanted), None)
 
+    def forget(self, moments: Iterable[float]) -> None:
+        """Remove the sounds of events by their times, seconds since 1970."""
+        gone = {_milliseconds(moment) for moment in moments}
+        for sound in self.sounds():
+            if _milliseconds(sound.heard_at) in gone:
+                remove_durably(sound.path)
+
     def find(self, given: str) -> UnknownClip:
         """Return the sound whose identifier begins like this, case ignored. Raises ClipError if none or several do."""
         found = [sound for sound in self.sounds() if given and sound.clip_id.startswith(given.lower())]
@@ -135,13 +142,6 @@ class DetectedClips(UnknownClips):
         """Keep detected sounds from now on, or delete those that there are. Raises as :class:`Database` does."""
         self._choices.keep_detected(on=on)
         self.tidy()
-
-    def forget(self, moments: Iterable[float]) -> None:
-        """Remove the sounds of events by their times, seconds since 1970."""
-        gone = {_milliseconds(moment) for moment in moments}
-        for sound in self.sounds():
-            if _milliseconds(sound.heard_at) in gone:
-                remove_durably(sound.path)
 
 
 def _milliseconds(moment: float) -> int:

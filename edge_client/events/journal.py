@@ -10,6 +10,7 @@ import logging
 import sqlite3
 import threading
 import time
+from dataclasses import dataclass
 
 from edge_client.errors import StateError
 from edge_client.events import Event, Sink, Stored
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 
 _PRUNE_EVERY = 100
 _GRACE_S = 5.0
-_COLUMNS = "time, kind, label, class_id, score, level_db, ended, input"
+COLUMNS = "time, kind, label, class_id, score, level_db, ended, input"
 
 
 class Journal(Sink):
@@ -115,7 +116,7 @@ class Journal(Sink):
             )
             return
         database.execute(
-            f"INSERT INTO events ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
+            f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
             (event.time, event.kind, event.label, event.class_id, event.score, event.level_db, event.input),
         )
         self._since_pruned += 1
@@ -149,19 +150,43 @@ def _shrink(database: sqlite3.Connection) -> None:
     database.executescript("PRAGMA incremental_vacuum")
 
 
-def past_events(database: Database, limit: int, since: float = 0.0, label: str | None = None) -> list[Event]:
-    """Return the newest events, of a label and ``since`` s after 1970, in their order. Raises as :class:`Database`."""
-    query = f"SELECT {_COLUMNS} FROM events WHERE time >= ?"
-    query += "" if label is None else " AND label = ?"
-    values = (since, limit) if label is None else (since, label, limit)
-    return [Event(*row) for row in reversed(database.rows(f"{query} ORDER BY id DESC LIMIT ?", values))]
+@dataclass(frozen=True)
+class Chosen:
+    """Which events are meant; what is None is not asked for.
+
+    ``since`` and ``until``: seconds since 1970, of which the first is included; ``least``: score, 0..1.
+    """
+
+    since: float = 0.0
+    until: float = 1e12
+    label: str | None = None
+    kind: str | None = None
+    input: str | None = None
+    least: float | None = None
+
+    def where(self) -> tuple[str, tuple[object, ...]]:
+        """Return the condition of a query, and its values."""
+        asked = {"label = ?": self.label, "kind = ?": self.kind, "input = ?": self.input, "score >= ?": self.least}
+        given = {part: value for part, value in asked.items() if value is not None}
+        return " AND ".join(["time >= ?", "time < ?", *given]), (self.since, self.until, *given.values())
 
 
-def forget_events(database: Database, label: str) -> int:
-    """Remove the past events of a label; return how many these were. Raises as :class:`Database`."""
-    if not database.rows("SELECT 1 FROM events WHERE label = ? LIMIT 1", (label,)):
+ALL = Chosen()
+
+
+def past_events(database: Database, limit: int, chosen: Chosen = ALL) -> list[Event]:
+    """Return the newest of the chosen events, in their order. Raises as :class:`Database`."""
+    where, values = chosen.where()
+    query = f"SELECT {COLUMNS} FROM events WHERE {where} ORDER BY id DESC LIMIT ?"
+    return [Event(*row) for row in reversed(database.rows(query, (*values, limit)))]
+
+
+def remove_events(database: Database, chosen: Chosen) -> int:
+    """Remove the chosen events; return how many these were. Raises as :class:`Database`."""
+    where, values = chosen.where()
+    if not database.rows(f"SELECT 1 FROM events WHERE {where} LIMIT 1", values):
         return 0
     with database.changing() as connection:
-        removed = connection.execute("DELETE FROM events WHERE label = ?", (label,)).rowcount
+        removed = connection.execute(f"DELETE FROM events WHERE {where}", values).rowcount
     database.erase()
     return removed

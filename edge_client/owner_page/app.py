@@ -25,6 +25,7 @@ from edge_client.owner_page.access import CSRF, Access, Guard, sign_in_route
 from edge_client.owner_page.archives import ArchivePage
 from edge_client.owner_page.asking import AskingPage
 from edge_client.owner_page.device import OwnedDevice
+from edge_client.owner_page.history import HistoryPage
 from edge_client.owner_page.offering import OfferingPage
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
 from edge_client.owner_page.pausing import PausingPage
@@ -156,6 +157,7 @@ def create_app(config_path: Path, config: Config, access: Access, offers: Path |
         Route("/heard/{kind}/{at_ms}.wav", page.sound),
         *page.asking.routes(),
         *PausingPage(device).routes(),
+        *HistoryPage(device, page.pages).routes(),
         Route("/live", page.live),
         Route("/status", page.status),
         Route("/teach", page.teach),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,8 @@ from edge_client.config import Config
 from edge_client.daemon.status import read_status, why_forgetful, why_silent
 from edge_client.detection.sensitivity import step_at
 from edge_client.errors import ClipError, StateError
+from edge_client.events import Event
+from edge_client.events.history import event_at
 from edge_client.events.journal import past_events
 from edge_client.owner import Teaching
 from edge_client.owner_changes import say
@@ -32,7 +35,8 @@ _POLL_S = 0.1
 class HeardSound:
     """One row of what the device heard; kind and time name the event.
 
-    ``level_db``: None where the journal has it no more; ``lasted_s``: of an everyday sound, None while it lasts.
+    ``level_db``: None where the journal has it no more; ``lasted_s``: of an everyday sound, None while it lasts;
+    ``input``: of a device that has several; ``remarks``: what is remarkable of it.
     """
 
     at_ms: int
@@ -42,6 +46,8 @@ class HeardSound:
     level_db: float | None
     kept: bool
     lasted_s: float | None = None
+    input: str = ""
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -149,16 +155,30 @@ class OwnedDevice:
 
     def heard(self) -> list[HeardSound]:
         """Return the newest events and older unknown sounds, newest first. Raises StateError if they cannot be read."""
-        kept = {kind: {_at_ms(sound.heard_at): sound for sound in ring.sounds()} for kind, ring in self._kept.items()}
-        rows = {}
-        for event in reversed(past_events(self.state.database, _SHOWN)):
-            at_ms = _at_ms(event.time)
-            rows[event.kind, at_ms] = HeardSound(
-                at_ms, event.kind, event.label, event.score, event.level_db, at_ms in kept[event.kind], event.lasted_s
-            )
-        for at_ms, sound in kept["unknown"].items():
+        found = self.rows(past_events(self.state.database, _SHOWN)[::-1])
+        rows = {(row.kind, row.at_ms): row for row in found}
+        for sound in self._kept["unknown"].sounds():
+            at_ms = _at_ms(sound.heard_at)
             rows.setdefault(("unknown", at_ms), HeardSound(at_ms, "unknown", "unknown", sound.score, None, kept=True))
         return list(rows.values())
+
+    def rows(self, events: Sequence[Event], remarks: Sequence[tuple[str, ...]] = ()) -> list[HeardSound]:
+        """Return events as the page shows them; ``remarks``: of each, or none at all."""
+        kept = {kind: {_at_ms(sound.heard_at) for sound in ring.sounds()} for kind, ring in self._kept.items()}
+        return [
+            HeardSound(
+                at_ms := _at_ms(event.time),
+                event.kind,
+                event.label,
+                event.score,
+                event.level_db,
+                at_ms in kept[event.kind],
+                event.lasted_s,
+                event.input,
+                remarked,
+            )
+            for event, remarked in zip(events, remarks or [()] * len(events), strict=True)
+        ]
 
     def detected_kept(self) -> dict[str, Any]:
         """Return whether detected sounds are kept, how many at most, how many there are, for how long, and where."""
@@ -209,7 +229,8 @@ class OwnedDevice:
         return teaching.after(terminal=False) if sounds else f"It counts as a false alarm of {label}."
 
     def _heard_as(self, kind: Kind, at_ms: int) -> str:
-        return next((row.label for row in self.heard() if (row.kind, row.at_ms) == (kind, at_ms)), "")
+        event = event_at(self.state.database, kind, at_ms)
+        return "" if event is None else event.label
 
     def sounds(self, teaching: Teaching) -> list[KnownSound]:
         """Return what the device knows, and what it was taught and has yet to learn, by name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, cast
 from urllib.parse import parse_qs
 
@@ -69,7 +69,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters |= {"clock": _clock, "iso": _iso}
+        self._environment.filters |= {"clock": _clock, "iso": _iso, "weekday": _weekday}
         self._environment.globals |= {
             "device": name,
             "csrf_token": csrf_token,
@@ -92,3 +92,7 @@ def _clock(at_ms: float) -> str:
 
 def _iso(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1e3).astimezone().isoformat(timespec="seconds")
+
+
+def _weekday(day: date) -> str:
+    return day.strftime("%a %d %b")

@@ -6,6 +6,7 @@ before the sound moves: what a power cut leaves undone is done by :func:`edge_cl
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -175,10 +176,10 @@ class QuestionStore:
             if path.name not in kept:
                 remove_durably(path)
 
-    def forget_label(self, label: str) -> None:
-        """Remove all that was asked about a label, and answers that name it."""
-        found = self._database.rows("SELECT id, label, folder FROM questions")
-        gone = [(number,) for number, asked, folder in found if label in (asked, Path(folder).name)]
+    def forget_some(self, label: str | None, since: float = 0.0, until: float = math.inf) -> None:
+        """Remove what was asked about sounds of a period, s since 1970; of a ``label`` alone, or of all."""
+        found = self._database.rows("SELECT id, label, folder FROM questions WHERE at >= ? AND at < ?", (since, until))
+        gone = [(number,) for number, *about, folder in found if label in (None, *about, Path(folder).name)]
         if gone:
             with self._database.changing() as connection:
                 connection.executemany("DELETE FROM questions WHERE id = ?", gone)

@@ -13,7 +13,7 @@ from aggregator_server.upkeep.backup import back_up_into
 from edge_client.daemon.status import StatusFile, read_status
 from edge_client.errors import StateError
 from edge_client.events import Event
-from edge_client.events.journal import Journal, forget_events, past_events
+from edge_client.events.journal import Chosen, Journal, past_events, remove_events
 from edge_client.storage.checked_files import copy_of, read_checked, write_checked
 from edge_client.storage.database import FILE, Database
 from edge_client.storage.device_state import DeviceState
@@ -156,10 +156,10 @@ def test_a_devices_journal_on_a_full_disk_says_so_loses_events_and_takes_them_on
         if begun:
             assert [event.label for event in past_events(database, 10)] == ["kettle"]
             with pytest.raises(OSError, match="the disk is full; free space there"):
-                forget_events(database, "kettle")
+                remove_events(database, Chosen(label="kettle"))
         else:
             assert past_events(database, 10) == []
-            assert forget_events(database, "bell") == 0
+            assert remove_events(database, Chosen(label="bell")) == 0
     filler.unlink()
     wait_for(lambda: not journal.stored().trouble, what="room in the journal")  # without another event
     lost = journal.stored().lost

@@ -1,5 +1,6 @@
 // The live page: spectrogram, level, scores, and what was heard.
 import { Meter, bytes, follow, isPlaying, send, sentence } from "./common.js";
+import { answerable } from "./events.js";
 
 const BANDS = 40;
 const SPAN = 500;
@@ -161,38 +162,8 @@ async function refresh(query = "") {
 
 setInterval(() => stale !== null && refresh(stale), 1000);
 
-const answer = (row, fields) => tell(row, "heard/answer", { kind: row.dataset.kind, at_ms: row.dataset.at, ...fields });
+answerable(heard, told, refresh);
 
-async function tell(row, address, fields) {
-  const buttons = row.querySelectorAll("button");
-  buttons.forEach((button) => (button.disabled = true));
-  try {
-    const reply = await send(address, fields);
-    told.className = "muted";
-    told.textContent = (await reply.json()).message;
-    row.querySelectorAll("form").forEach((form) => (form.hidden = true));
-    await refresh();
-  } catch (error) {
-    told.className = "error";
-    told.textContent = error.message;
-  }
-  buttons.forEach((button) => (button.disabled = false));
-}
-
-heard.addEventListener("click", (event) => {
-  const button = event.target.closest("button");
-  if (button?.id === "keep-on") ask(document.getElementById("keep-sure"), false);
-  const row = button?.closest(".event");
-  if (!row) return;
-  if (button.dataset.says) answer(row, { says: button.dataset.says, label: button.dataset.label || "" });
-  if (button.dataset.undo) tell(row, "sounds/undo", { kind: "said", number: button.dataset.undo });
-  if (button.dataset.more) {
-    const form = document.getElementById(button.dataset.more);
-    form.hidden = !form.hidden;
-    button.setAttribute("aria-expanded", String(!form.hidden));
-    if (!form.hidden) form.querySelector("input").focus();
-  }
-});
 async function keep(on) {
   const box = document.getElementById("keep");
   box.checked = on;
@@ -223,13 +194,13 @@ heard.addEventListener("change", (event) => {
   else ask(sure, true);
 });
 heard.addEventListener("submit", (event) => {
+  if (event.target.id !== "keep-sure") return;
   event.preventDefault();
-  if (event.target.id === "keep-sure") {
-    event.target.hidden = true;
-    keep(false);
-    return;
-  }
-  answer(event.target.closest(".event"), { says: "is", label: new FormData(event.target).get("label") });
+  event.target.hidden = true;
+  keep(false);
+});
+heard.addEventListener("click", (event) => {
+  if (event.target.id === "keep-on") ask(document.getElementById("keep-sure"), false);
 });
 
 const STATES = {

@@ -29,6 +29,10 @@ def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use
     assert edge("events", "--label", "a").count("score 0.90") == 1
     assert "is no time" in edge("events", "--since", "yesterday", status=1)
     assert "--count must be" in edge("events", "--count", "0", status=1)
+    assert [event["label"] for event in json.loads(edge("events", "--json", "--since", "2h", "--until", "1h"))] == ["b"]
+    first, *rows = edge("events", "--csv", "--label", "c").splitlines()
+    assert first.startswith("time,kind,label,")
+    assert [row.split(",")[2] for row in rows] == ["c", "c"]
     kept = DetectedClips(edge.folder / "state" / "detected", ClipsConfig(detected_count=10, detected_days=1), 16_000)
     for event in heard:
         kept.add(event.time, event.score, np.full(100, event.score, np.float32))
@@ -36,4 +40,8 @@ def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use
     assert edge("events", "--forget", "a", "--yes") == "1 events were removed\n"
     assert [event.label for event in past_events(edge.state.database, 9)] == ["b", "c", "c"]
     assert [kept.heard_at(event.time) is None for event in heard] == [True, False, False, False]
+    assert "needs a label, or --since or --until" in edge("events", "--forget", "--yes", status=1)
+    assert edge("events", "--forget", "--since", "3h", "--until", "10s", "--yes") == "2 events were removed\n"
+    assert [kept.heard_at(event.time) is None for event in heard] == [True, True, True, False]
+    assert [event.label for event in past_events(edge.state.database, 9)] == ["c"]
     journal.close()

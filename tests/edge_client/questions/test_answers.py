@@ -106,7 +106,7 @@ def test_purging_and_forgetting_a_label_leave_nothing(owner):
     owner.says(question, "no")
     owner.ask("bell", sound("down"))
     state = owner.device.state
-    store_of(owner.teaching).forget_label("kettle")
+    store_of(owner.teaching).forget_some("kettle")
     assert {one.label for one in store_of(owner.teaching).read().questions} == {"bell"}
     purge(owner.teaching)
     assert (store_of(owner.teaching).read().questions, owner.sounds()) == ((), 0)
