@@ -12,6 +12,7 @@ from edge_client.clips.importing import Summary, import_folder
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
 from edge_client.config import Config
+from edge_client.config.hours import hours_problem
 from edge_client.errors import ClipError
 from edge_client.events.history import every
 from edge_client.events.journal import Chosen, remove_events
@@ -23,6 +24,7 @@ from edge_client.room.store import add_wrong_detections, forget_room, read_wrong
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.owner_acts import Act, Move, Moving
+from edge_client.storage.owner_choices import Listened
 from fleet_protocol.bundle import read_bundle
 
 # Seconds for which a slider that is moved again goes on with the same change.
@@ -179,6 +181,22 @@ def tune(teaching: Teaching, label: str, threshold: float | None) -> None:
     if newest is None or not same or not 0 <= time.time() - newest.at < _SAME_S:
         teaching.state.acts.add(Act("tuned", label=label, thresholds={label: choices.thresholds().get(label)}))
     choices.set_threshold(label, threshold)
+
+
+def listen(teaching: Teaching, label: str, on: bool | None = None, hours: Sequence[str] | None = None) -> Listened:
+    """Choose whether a label is listened for, and at which hours, none: all day; None: as before. Return what holds.
+
+    Raises ClipError if no sound is called so, or these are no hours.
+    """
+    known = teaching.known_labels()
+    if label not in known:
+        raise ClipError(f"no sound is called {label[:100]!r}; known: {', '.join(known) or 'none'}")
+    if hours is not None and (problem := hours_problem(hours)):
+        raise ClipError(f"the hours of {label!r} {problem}")
+    before = teaching.state.choices.of(label)
+    found = Listened(before.on if on is None else on, before.hours if hours is None else tuple(hours))
+    teaching.state.choices.listen(label, found)
+    return found
 
 
 def say(

@@ -48,6 +48,12 @@ def add(commands: Commands) -> None:
     knows.add_argument("sound", nargs="?", metavar="NAME")
     knows.add_argument("--label", default=argparse.SUPPRESS, metavar="LABEL", help="what you call it (its own name)")
     knows.add_argument("--off", action="store_true", help="listen for it no more, as far as you did not teach it")
+    listen = action("listen", "listen for a label or not, or at some hours; without one, list what is chosen", _listen)
+    listen.add_argument("sound", nargs="?", metavar="LABEL")
+    on = listen.add_mutually_exclusive_group()
+    on.add_argument("--off", dest="on", action="store_false", default=None, help="it costs nothing, and stays learned")
+    on.add_argument("--on", dest="on", action="store_true", default=None, help="with nothing taught anew")
+    listen.add_argument("--hours", nargs="*", metavar="HOURS", help="such as 07:00-22:00; without any: all day")
     export = action("export", "write takes, what is not a label, and choices to FILE, for another device", _export)
     export.add_argument("file", type=Path, metavar="FILE")
     importing = action("import", "take in what another device exported", _import)
@@ -189,6 +195,19 @@ def _knows(options: argparse.Namespace) -> int:
     label = know(teaching, options.sound, options.label or "")
     line = f"it listens for {label!r} from now on"
     return report({"label": label, "sound": options.sound}, [line], json=options.json)
+
+
+def _listen(options: argparse.Namespace) -> int:
+    from edge_client.owner_changes import listen
+
+    teaching = open_teaching(options)
+    if options.sound is None:
+        found = teaching.state.choices.listened()
+    else:
+        found = {options.sound: listen(teaching, options.sound, options.on, options.hours)}
+    document = {label: {"on": one.on, "hours": one.hours} for label, one in found.items()}
+    lines = [f"{label!r}: {one.words}" for label, one in sorted(found.items())]
+    return report(document, lines or ["every label is listened for at all hours"], json=options.json)
 
 
 def _export(options: argparse.Namespace) -> int:

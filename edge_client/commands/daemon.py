@@ -156,6 +156,7 @@ def _lines(status: dict[str, Any]) -> list[str]:
         for one in model.get("offers", ())
         if one["why_silent"]
     ]
+    lines += [f"          {label!r} is not listened for: {why}" for label, why in status.get("off", {}).items()]
     subjects = {name: status.get(name) for name in ("listening", "server", "training", "teaching", "board")}
     lines += [
         f"{name:9s} " + ", ".join(f"{key} {_value(value)}" for key, value in found.items())

@@ -40,7 +40,7 @@ from edge_client.daemon.training_process import TrainingProcess
 from edge_client.detection.detector import Loaded
 from edge_client.detection.doubts import Doubt
 from edge_client.detection.sensitivity import together
-from edge_client.events import Asked, Heard, Reply
+from edge_client.events import Asked, Heard, Reply, Switch
 from edge_client.events.delivery import Delivery
 from edge_client.events.publisher import Publisher, open_sinks
 from edge_client.learning.forgotten_labels import forget_noted
@@ -55,7 +55,7 @@ from edge_client.questions.asking import Asker
 from edge_client.room.memory import RoomMemory
 from edge_client.storage.class_offers import Offer
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.pauses import Pauses
+from edge_client.storage.pauses import Pause, Pauses
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.command_line import version
 from fleet_protocol.errors import AuricleError
@@ -132,7 +132,7 @@ class Daemon:
         replied = None if self._asker is None and config.server is None else self._reply
         self._pauses = PauseWatch(self._state, Pauses(self._state.database, config.hours))
         device_id = self._state.identity.load().device_id
-        sinks = open_sinks(config, device_id, replied, self._pauses.switch) if config.microphone else []
+        sinks = open_sinks(config, device_id, replied, self._switch) if config.microphone else []
         self._publisher = Publisher(sinks, self._keep_sound)
         runtime = installed_runtime() or "none"
         self._versions = {"auricle": version(), "bundle": config.bundle.stem, "runtime": runtime}
@@ -209,14 +209,17 @@ class Daemon:
             forget_noted(self._config, self._state)
             if self._state.model.key() != self._model_key and not self._training.status["training"]:
                 self._reload()
-            self._follow_thresholds()
+            self._follow_choices()
 
-    def _follow_thresholds(self) -> None:
-        chosen = self._state.choices.thresholds()
+    def _follow_choices(self) -> None:
+        """Take up thresholds, and which labels are listened for now."""
+        choices = self._state.choices
+        self._publisher.switched_off(choices.switched_off())
+        chosen, off = choices.thresholds(), choices.off(time.time())
         with self._loading:
-            if self._loaded is None or self._loaded.thresholds == chosen:
+            if self._loaded is None or (self._loaded.thresholds, self._loaded.off) == (chosen, off):
                 return
-            self._loaded = dataclasses.replace(self._loaded, thresholds=chosen)
+            self._loaded = dataclasses.replace(self._loaded, thresholds=chosen, off=off)
         for loop in filter(None, self._listening.values()):
             loop.reload()
 
@@ -225,7 +228,8 @@ class Daemon:
         with self._tried("look after the questions"):
             before, self._asked_at = self._asked_at, self._state.database.key()
             changed = () if before != self._asked_at else None
-            questions = self._asker.changed(self._model.get("labels", ())) if self._asker else changed
+            known = set(self._model.get("labels", ())) - self._state.choices.switched_off()
+            questions = self._asker.changed(known) if self._asker else changed
             if questions is not None:
                 self._publisher.ask((*questions, *self._offered()))
 
@@ -240,6 +244,14 @@ class Daemon:
     def _offers(self) -> tuple[Offer, ...]:
         folder = self._config.clips_folder
         return self._state.offers.of_others(self._label_map, {*labels_with_clips(folder), *known_labels(folder)})
+
+    def _switch(self, switch: Switch) -> Pause | None:
+        """Do what somebody switched in Home Assistant; return whether the device is paused then."""
+        if not switch.label:
+            return self._pauses.switch(switch)
+        choices = self._state.choices
+        choices.listen(switch.label, dataclasses.replace(choices.of(switch.label), on=switch.on))
+        return self._pauses.pause
 
     def _reply(self, reply: Reply) -> None:
         answer(Teaching.open(self._config_path), reply.question_id, reply.says, reply.label)
@@ -342,6 +354,14 @@ class Daemon:
             with self._tried("write the status"):
                 self._file.write(status, last=last)
 
+    def _off(self) -> dict[str, str]:
+        """Return why labels are not listened for now, by label; none where that cannot be read."""
+        found: dict[str, str] = {}
+        with self._tried("read what its owner listens for"):
+            choices = self._state.choices
+            found.update({label: choices.of(label).words for label in sorted(choices.off(time.time()))})
+        return found
+
     def _since(self) -> float:
         """Return when the daemon started, s since 1970, as the clock has it by now, which may have been set since."""
         found = time.time() - (time.monotonic() - self._started)
@@ -366,6 +386,7 @@ class Daemon:
             "loops": {loop.name: loop.to_json() for loop in self._supervisor.loops.values()},
             "listening": next(iter(inputs.values()), None),
             "inputs": inputs,
+            "off": self._off(),
             "sensitivity": together([loop.hearings.to_json() for loop in self._listening.values() if loop]),
             "room": room.status(self._config.detector.false_accepts_per_hour) if (room := self._room) else None,
             "server": self._rounds.status if self._rounds else None,

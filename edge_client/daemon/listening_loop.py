@@ -55,7 +55,9 @@ def load_listening(config: Config) -> Loaded:
     statistics = saved.bundle.manifest.embedding_statistics
     sounds = () if statistics is None else (label for label, name in known.items() if name in statistics.known.sounds)
     lasting = labels.labels if saved.bundle.manifest.feature_settings.hears_sounds else (*taught, *sounds)
-    return Loaded(model, labels, here, near, known, state.choices.thresholds(), frozenset(lasting))
+    return Loaded(
+        model, labels, here, near, known, state.choices.thresholds(), state.choices.off(time.time()), frozenset(lasting)
+    )
 
 
 class ListeningLoop:
@@ -177,7 +179,8 @@ class ListeningLoop:
             self._publisher.announce(self._detector.labels)
 
     def _publish_labels(self) -> None:
-        log.info("listening for %s", ", ".join(self._detector.labels) or "nothing yet: teach a sound")
+        on = ", ".join(self._detector.standing)
+        log.info("listening for %s", on or "nothing yet: teach a sound, or switch one on")
 
     def _push(self, samples: Floats) -> None:
         before, begin = self._detector.counters.windows, time.perf_counter()

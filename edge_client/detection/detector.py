@@ -43,6 +43,7 @@ class Loaded:
     prototypes: Mapping[str, Prototype] = field(default_factory=dict)  # by label
     known: Mapping[str, str] = field(default_factory=dict)  # sounds that the front end knows from the start, by label
     thresholds: Mapping[str, float] = field(default_factory=dict)  # the owner's by label, 0..1, before all others
+    off: frozenset[str] = frozenset()  # labels that are not listened for now, by their owner's choice
     lasting: frozenset[str] = frozenset()  # everyday sounds, which have a begin and an end; Detector.take_followed
     # Takes the features of every window, None for one too quiet, the best averaged score, what was detected, the input.
     look: Callable[[Floats | None, float, str, str], None] | None = None
@@ -124,8 +125,10 @@ class Detector:
             [slot for slot, name in enumerate(label_map.names) if name in loaded.lasting],
             self._config.over_after_s,
             self._config.waiting_slots(label_map.names),
+            [slot for slot, name in enumerate(label_map.names) if name in loaded.off],
         )
-        slots = {old: label_map.names.index(name) for old, name in enumerate(former_names) if name in label_map.names}
+        on = {name: slot for slot, name in enumerate(label_map.names) if name not in loaded.off}
+        slots = {old: on[name] for old, name in enumerate(former_names) if name in on}
         self._decisions.go_on(former, slots)
         now, sounding = self._clock(), self._decisions.sounding
         going_on, self._going_on = self._going_on, {}
@@ -134,7 +137,7 @@ class Detector:
             if slots.get(slot) in sounding:
                 self._going_on[slots[slot]] = event, said_s
                 self._interrupted |= {slots[slot]} if slot in interrupted else set()
-            elif slot not in interrupted:  # its label is gone
+            elif slot not in interrupted:  # its label is gone, or off
                 self._followed.append(replace(event, ended=max(event.time, now)))
         # With a single output every score is 1: nothing follows from it.
         self._discriminates = bool(label_map.slots) and label_map.listening_mask.sum() > 1
@@ -145,16 +148,16 @@ class Detector:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels that can be heard now."""
+        """The labels that can be heard now, or whenever their owner has them listened for."""
         return self._label_map.labels
 
     @property
     def standing(self) -> dict[str, tuple[float, float]]:
-        """The newest averaged score of every label, and the threshold from which it counts as heard."""
+        """The newest averaged score of every label that is on, and the threshold from which it counts as heard."""
         names, decisions = self._label_map.names, self._decisions
         pairs = zip(decisions.averaged.tolist(), decisions.thresholds.tolist(), strict=True)
-        both = dict(zip(names, pairs, strict=True))
-        return {label: both[label] for label in self.labels}
+        both = {name: pair for name, pair, off in zip(names, pairs, decisions.off, strict=True) if not off}
+        return {label: both[label] for label in self.labels if label in both}
 
     def window(self) -> Floats:
         """Return the newest complete window, float32 [clip_samples]; zeros stand for what was before the stream."""
@@ -225,13 +228,14 @@ class Detector:
             detected = "" if slot is None else self._label_map.slots[slot].name
             self._look(self._features_now, best, detected, self._input)
         now = self._clock()
-        if self._doubts is not None and len(averaged):
-            top = int(averaged.argmax())
+        # What a label that is off would have been is no other, no question, and nothing unknown.
+        if self._doubts is not None and not self._decisions.off.all():
+            top = int(np.where(self._decisions.off, -1.0, averaged).argmax())
             self._doubts.update(
                 at_s,
                 now,
                 self._label_map.names[top],
-                best,
+                float(averaged[top]),
                 float(self._decisions.thresholds[top]),
                 self._features_now,
                 self._window,

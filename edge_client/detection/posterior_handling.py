@@ -26,6 +26,7 @@ class Decisions:
 
     Attributes:
         columns: float32 [labels, columns], averaged score from which a label counts as heard.
+        off: bool [labels], those that are not listened for.
         ended: Labels that last and are over since the newest scores, with the time until which they were heard, s.
     """
 
@@ -36,6 +37,7 @@ class Decisions:
         lasting: Collection[int] = (),
         over_after_s: float = 0.0,
         waits: Mapping[int, Collection[int]] = MappingProxyType({}),
+        off: Collection[int] = (),
     ) -> None:
         """Begin with nothing heard.
 
@@ -45,6 +47,7 @@ class Decisions:
             lasting: labels whose sounds have a begin and an end: of these, a short pause is a part of the sound.
             over_after_s: seconds below the release after which such a sound is over, and can be heard again.
             waits: labels that are not heard while one of some others is: from its threshold until its release.
+            off: labels that are not listened for: they are not heard, keep no other from being so, and none waits.
         """
         self.columns = columns
         self.ended: tuple[tuple[int, float], ...] = ()
@@ -52,6 +55,7 @@ class Decisions:
         self._lasts = np.isin(np.arange(len(columns)), list(lasting))
         self._pause_s = np.where(self._lasts, over_after_s, 0.0)[:, None]
         self._waits = {slot: list(others) for slot, others in waits.items()}
+        self.off = np.isin(np.arange(len(columns)), list(off))
         self._armed = np.ones(columns.shape, np.bool_)
         self._heard_at = np.full(columns.shape, -np.inf)
         self._present_at = np.full(columns.shape, -np.inf)
@@ -81,11 +85,17 @@ class Decisions:
         self._armed |= over
         if not len(averaged):
             return 0, np.zeros(self.columns.shape[1], np.bool_)
-        heard = ~self._armed[:, 0] | (averaged >= self.columns[:, 0])
+        heard = (~self._armed[:, 0] | (averaged >= self.columns[:, 0])) & ~self.off
         waiting = [slot for slot, others in self._waits.items() if heard[others].any()]
-        best = int(np.where(np.isin(np.arange(len(averaged)), waiting), -1.0, averaged).argmax())
+        best = int(np.where(np.isin(np.arange(len(averaged)), waiting) | self.off, -1.0, averaged).argmax())
         rested = at_s - self._heard_at[best] >= self._refractory_s - ROUNDING_S
-        now = (averaged[best] >= self.columns[best]) & self._armed[best] & rested & (best not in waiting)
+        now = (
+            (averaged[best] >= self.columns[best])
+            & self._armed[best]
+            & rested
+            & (best not in waiting)
+            & ~self.off[best]
+        )
         self._armed[best, now] = False
         self._heard_at[best, now] = at_s
         return best, now
@@ -102,15 +112,16 @@ class PosteriorHandler(Decisions):
         lasting: Collection[int] = (),
         over_after_s: float = 0.0,
         waits: Mapping[int, Collection[int]] = MappingProxyType({}),
+        off: Collection[int] = (),
     ) -> None:
         """Begin with nothing heard.
 
         Args:
             thresholds: float32 [labels], averaged score from which a label counts as heard.
             average_s: seconds over which scores are averaged; 0: the newest alone counts.
-            refractory_s, lasting, over_after_s, waits: as of :class:`Decisions`.
+            refractory_s, lasting, over_after_s, waits, off: as of :class:`Decisions`.
         """
-        super().__init__(thresholds[:, None], refractory_s, lasting, over_after_s, waits)
+        super().__init__(thresholds[:, None], refractory_s, lasting, over_after_s, waits, off)
         self.averaged: Floats = np.zeros(len(thresholds), np.float32)  # the newest averaged scores, float32 [labels]
         self.thresholds = thresholds
         self._average_s = average_s

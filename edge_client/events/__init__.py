@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
@@ -101,9 +101,13 @@ class Reply:
 
 @dataclass(frozen=True)
 class Switch:
-    """What somebody switched: whether the device is paused (``on``), for so many seconds, or None without an end."""
+    """What somebody switched: whether a label is listened for, or, without one, whether the device is paused.
+
+    ``for_s``: how long it is to be paused; None: without an end.
+    """
 
     on: bool
+    label: str = ""
     for_s: float | None = None
 
 
@@ -155,6 +159,9 @@ class Sink:
 
     def pause(self, pause: Pause | None) -> None:
         """Take why the device does not listen from now on; None: it does."""
+
+    def switched_off(self, labels: Collection[str]) -> None:
+        """Take the labels that their owner does not have listened for."""
 
     def stored(self) -> Stored | None:
         """Say how the storing of events goes; None of a sink that stores none."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge_client.events.mqtt_questions import ANSWER, ASKED, QUESTION
-from edge_client.events.mqtt_switches import PAUSE, SET_PAUSE
+from edge_client.events.mqtt_switches import PAUSE, SET, listen_topic
 from fleet_protocol.command_line import version
 
 # Seconds after which a label's sensor is off again.
@@ -46,8 +46,7 @@ def discovery(device: Announced, keys: Mapping[str, str] | None, *, asks: bool =
     if keys is None:
         return _documents(device, entities)
     entities |= _sounds(device.base, keys) | (_questions(device.base, keys) if asks else {})
-    labels = {("binary_sensor", f"label_{key}"): _label(device.base, label, key) for label, key in keys.items()}
-    return _documents(device, entities | labels)
+    return _documents(device, entities | _labels(device.base, keys))
 
 
 def discovery_of_gone(device: Announced, keys: Collection[str], *, asked: bool = False) -> Documents:
@@ -55,7 +54,7 @@ def discovery_of_gone(device: Announced, keys: Collection[str], *, asked: bool =
 
     Home Assistant removes what it knows alone. What went while it was away, it has to be shown once more.
     """
-    labels = {("binary_sensor", f"label_{key}"): _label(device.base, "gone", key) for key in keys}
+    labels = _labels(device.base, {f"gone {key}": key for key in keys})
     return _documents(device, labels | (_questions(device.base, ()) if asked else {}))
 
 
@@ -78,8 +77,19 @@ def _documents(device: Announced, entities: Mapping[tuple[str, str], dict[str, A
     }
 
 
-def _label(base: str, label: str, key: str) -> dict[str, Any]:
-    return {"name": label, "device_class": "sound", "state_topic": f"{base}/label/{key}", "off_delay": OFF_S}
+def _labels(base: str, keys: Mapping[str, str]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what shows each label, and what switches it."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for label, key in keys.items():
+        topic = f"{base}/label/{key}"
+        sensor = {"name": label, "device_class": "sound", "state_topic": topic, "off_delay": OFF_S}
+        found["binary_sensor", f"label_{key}"] = sensor
+        switch = _shown(f"Listen for {label}", "ear-hearing", f"{base}/{listen_topic(key)}")
+        found["switch", f"listen_{key}"] = switch | {
+            "entity_category": "config",
+            "command_topic": f"{base}/{listen_topic(key)}{SET}",
+        }
+    return found
 
 
 def _sounds(base: str, labels: Collection[str]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -138,7 +148,7 @@ def _diagnostics(base: str) -> dict[tuple[str, str], dict[str, Any]]:
         ("binary_sensor", "listening"): of("listening", "Listening", device_class="running"),
         ("switch", "pause"): {
             **_shown("Pause", "microphone-off", f"{base}/{PAUSE}", "{{ value_json.paused }}"),
-            "command_topic": f"{base}/{SET_PAUSE}",
+            "command_topic": f"{base}/{PAUSE}{SET}",
         },
         ("sensor", "error"): of("error", "Last error", icon="mdi:alert-circle-outline"),
         ("sensor", "started"): of("started", "Started", device_class="timestamp"),

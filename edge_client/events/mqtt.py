@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +18,7 @@ from edge_client.events.delivery import Delivery
 from edge_client.events.home_assistant import Announced, discovery, discovery_of_gone
 from edge_client.events.mqtt_connection import Connection, Will
 from edge_client.events.mqtt_questions import ANSWER, ASKED, QUESTION, ToldQuestions, asked, reply_of, shown
-from edge_client.events.mqtt_switches import PAUSE, SET_PAUSE, switch_of
+from edge_client.events.mqtt_switches import COMMANDS, PAUSE, listen_topic, switch_of
 from edge_client.events.mqtt_switches import shown as shown_pause
 from edge_client.logs import RateLimitedLog
 from edge_client.storage.database import FILE, Database
@@ -37,7 +37,7 @@ _ANSWERS = 8
 _LONGEST = 250
 # What Home Assistant publishes when it has started, and between two answers to that, s: others may publish it too.
 _BORN, _BORN_AGAIN_S = b"online", 5.0
-_News = Literal["connected", "born", "labels", "questions"]
+_News = Literal["connected", "born", "labels", "questions", "switches"]
 
 
 class MqttSink(Sink):
@@ -71,9 +71,12 @@ class MqttSink(Sink):
         self._answer = answer
         self._answers: Delivery[bytes] = Delivery("an answer by MQTT", self._take_answer, _ANSWERS)
         self._switch = switch
-        self._switches: Delivery[bytes] = Delivery("a command by MQTT", self._take_switch, _ANSWERS)
+        self._switches: Delivery[tuple[str, bytes]] = Delivery("a command by MQTT", self._take_switch, _ANSWERS)
         self._pause: Pause | None = None
         self._pause_known = False
+        # Labels that are switched off, and by key what the broker was told in this connection.
+        self._off: frozenset[str] = frozenset()
+        self._listen_told: dict[str, str] = {}
         self._questions: tuple[Asked, ...] = ()
         self._labels: tuple[str, ...] | None = None
         # By label; what the broker was told of in this connection, and whether it was told all of the device.
@@ -156,6 +159,13 @@ class MqttSink(Sink):
         if changed and self._connection.up:
             self._send(PAUSE, shown_pause(pause), retain=True)
 
+    def switched_off(self, labels: Collection[str]) -> None:
+        """Publish which labels are listened for, where that changed."""
+        with self._lock:
+            before, self._off = self._off, frozenset(labels)
+        if before != self._off:
+            self._sending.put("switches")
+
     def trouble(self) -> str:
         """Say why the broker is not reached, "" where it is."""
         return self._connection.trouble()
@@ -174,7 +184,8 @@ class MqttSink(Sink):
         if self._answer is not None:
             self._connection.subscribe(f"{self._device.base}/{ANSWER}")
         if self._switch is not None:
-            self._connection.subscribe(f"{self._device.base}/{SET_PAUSE}")
+            for topic in COMMANDS:
+                self._connection.subscribe(f"{self._device.base}/{topic}")
         if self._config.discovery and self._config.birth:
             self._connection.subscribe(self._config.birth)
         self._sending.put("connected")
@@ -186,10 +197,12 @@ class MqttSink(Sink):
         """
         if retained:
             return
-        if topic == f"{self._device.base}/{SET_PAUSE}":
-            self._switches.put(payload)
-        elif topic != self._config.birth:
-            self._answers.put(payload)
+        if topic != self._config.birth:
+            behind = topic.removeprefix(f"{self._device.base}/")
+            if behind == ANSWER:
+                self._answers.put(payload)
+            else:
+                self._switches.put((behind, payload))
         elif payload == _BORN and not self._born:
             self._born = True
             self._sending.put("born")
@@ -203,10 +216,15 @@ class MqttSink(Sink):
         except (EdgeError, OSError) as error:
             self._trouble.warning("an answer by MQTT was refused: %s", error)
 
-    def _take_switch(self, payload: bytes) -> None:
+    def _take_switch(self, command: tuple[str, bytes]) -> None:
+        """Do what a command says, and say at once how it is then."""
         assert self._switch is not None
         try:
-            self.pause(self._switch(switch_of(payload)))
+            switch = switch_of(*command, self._keys)
+            self.pause(self._switch(switch))
+            if switch.label:
+                one = {switch.label}
+                self.switched_off(self._off - one if switch.on else self._off | one)
         except (EdgeError, OSError) as error:
             self._trouble.warning("a command by MQTT was refused: %s", error)
 
@@ -223,22 +241,32 @@ class MqttSink(Sink):
             self._closing.wait(max(0.0, self._next_birth - time.monotonic()))
             self._born, self._next_birth = False, time.monotonic() + _BORN_AGAIN_S
         if news == "connected":
-            self._announced, self._greeted = None, True
+            self._announced, self._greeted, self._listen_told = None, True, {}
         with self._lock:
             labels, self._sounding = self._labels, {one: by for one, by in self._sounding.items() if by}
         if labels is not None:
             self._keys = self._label_keys.announce(labels)
         if not self._connection.up or not self._greeted:
             return  # once it is connected, it is told all
-        if news != "questions" and (news != "labels" or self._keys != self._announced):
+        if news in ("connected", "born") or (news == "labels" and self._keys != self._announced):
             self._send_labels(afresh=news != "labels" or self._announced is None)
             self._send_last()
+        self._send_switches()
         if news == "connected" and self._status is not None:
             self._send("status", self._status, retain=True)
         if news == "connected" and self._pause_known:
             self._send(PAUSE, shown_pause(self._pause), retain=True)
         if self._answer is not None and news in ("connected", "questions"):
             self._send_questions()
+
+    def _send_switches(self) -> None:
+        with self._lock:
+            off = self._off
+        found = {key: "OFF" if label in off else "ON" for label, key in self._keys.items()}
+        for key, text in found.items():
+            if self._listen_told.get(key) != text:
+                self._send(listen_topic(key), text, retain=True)
+        self._listen_told = found
 
     def _send_last(self) -> None:
         with self._lock:
@@ -268,6 +296,8 @@ class MqttSink(Sink):
         self._announced = self._keys if known else None
         for key, text in (dict.fromkeys(keys - before - sounding, "OFF") | dict.fromkeys(gone, "")).items():
             self._send(f"label/{key}", text, retain=True)
+        for key in gone:
+            self._send(listen_topic(key), "", retain=True)
         if not self._config.discovery:
             return
         asks = self._answer is not None

@@ -1,15 +1,18 @@
-"""Switches on MQTT: what is published of a pause, and what a command that switches looks like."""
+"""Switches on MQTT, of the device and of its labels: what is published of them, and what a command looks like."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from edge_client.errors import ConfigError
 from edge_client.events import Switch, iso
 from edge_client.storage.pauses import Pause, seconds_of
 
-PAUSE, SET_PAUSE = "pause", "pause/set"
-"""Topics behind the device's own: whether it is paused, retained; and the command."""
+PAUSE, SET = "pause", "/set"
+"""Topic behind the device's own that says whether it is paused, retained; and what is behind such a topic's command."""
+COMMANDS = (f"{PAUSE}{SET}", f"label/+/listen{SET}")
+"""Topics behind the device's own on which commands come."""
 _LARGEST_BYTES = 64
 _STATES = {b"ON": True, b"OFF": False}
 
@@ -22,14 +25,24 @@ def shown(pause: Pause | None) -> dict[str, Any]:
     return {"paused": "ON", "since": since, "until": until, "by": pause.by}
 
 
-def switch_of(payload: bytes) -> Switch:
+def listen_topic(key: str) -> str:
+    """Return the topic behind the device's own that says whether a label of a key is listened for, retained."""
+    return f"label/{key}/listen"
+
+
+def switch_of(topic: str, payload: bytes, keys: Mapping[str, str]) -> Switch:
     """Return what a command says: ``ON``, ``OFF``, or for how long to pause, such as ``30m``.
 
-    Raises ConfigError if it is none.
+    ``topic``: behind the device's own; ``keys``: of labels. Raises ConfigError if it is none.
     """
+    labels = {f"{listen_topic(key)}{SET}": label for label, key in keys.items()}
+    if topic != COMMANDS[0] and topic not in labels:
+        raise ConfigError(f"no label has the topic {topic[:100]!r}")
     given = payload[: _LARGEST_BYTES + 1].strip()
     if given in _STATES:
-        return Switch(_STATES[given])
+        return Switch(_STATES[given], labels.get(topic, ""))
+    if topic in labels:
+        raise ConfigError(f"a command for a label is ON or OFF, not {given[:40]!r}")
     try:
         return Switch(on=True, for_s=seconds_of(given.decode(errors="replace")))
     except ConfigError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from edge_client.config import Config
 from edge_client.events import Asked, Event, Health, Heard, Reply, Sink, Stored, Switch
@@ -74,6 +74,11 @@ class Publisher:
         """Say why the device does not listen from now on; None: it does."""
         for sink in self._sinks:
             sink.pause(pause)
+
+    def switched_off(self, labels: Collection[str]) -> None:
+        """Say which labels their owner does not have listened for."""
+        for sink in self._sinks:
+            sink.switched_off(labels)
 
     def report(self, health: Health) -> None:
         """Say how the device is."""

@@ -110,6 +110,15 @@ def _know(_: OwnedDevice, teaching: Teaching, form: dict[str, str]) -> str:
     return " ".join(owner_changes.know_no_more(teaching, label)) or f"{label} is what you taught alone, from now on."
 
 
+def _listen(_: OwnedDevice, teaching: Teaching, form: dict[str, str]) -> str:
+    """Listen for a ``label`` or not (``on``), and at some ``hours``, with commas between; what is absent stays."""
+    label, given = form.get("label", ""), form.get("hours")
+    hours = None if given is None else [part.strip() for part in given.split(",") if part.strip()]
+    on = {"yes": True, "no": False}.get(form.get("on", ""))
+    found = owner_changes.listen(teaching, label, on, hours)
+    return f"{label}: {found.words}."
+
+
 def _offer(_: OwnedDevice, teaching: Teaching, form: dict[str, str]) -> str:
     """Listen for a sound that others of the fleet teach, or not."""
     return answer_offer(teaching, form.get("sound", ""), form.get("says", ""))
@@ -133,6 +142,7 @@ _CHANGES: dict[str, Callable[[OwnedDevice, Teaching, dict[str, str]], str]] = {
     "/sounds/know": _know,
     "/sounds/sensitivity": _sensitivity,
     "/sounds/offer": _offer,
+    "/sounds/listen": _listen,
 }
 
 

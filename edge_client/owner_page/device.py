@@ -20,6 +20,7 @@ from edge_client.events.journal import past_events
 from edge_client.owner import Teaching
 from edge_client.owner_changes import say
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.owner_choices import Listened
 from edge_client.storage.pauses import Pauses
 from fleet_protocol.ready_bundles import FOLDER
 
@@ -70,6 +71,7 @@ class KnownSound:
 
     ``clips`` are names of those it was taught with, ``rejected`` of those that resemble it and are none.
     ``known``: whether the owner chose it of the sounds that the device knows from the start.
+    ``listened`` is what the owner chose, ``off`` whether it is therefore not listened for now.
     ``learned`` says whether the model has it, ``heard`` whether the weights that listen do. ``advice`` is of
     ``DeviceState.advice``.
     """
@@ -83,7 +85,9 @@ class KnownSound:
     provisional: bool
     advice: dict[str, Any] | None
     sensitivity: Sensitivity | None
-    known: bool = False
+    known: bool
+    listened: Listened
+    off: bool
 
 
 class OwnedDevice:
@@ -240,6 +244,7 @@ class OwnedDevice:
         for path in clip_files(folder):
             clips.setdefault(folder_of(path, folder), []).append(clip_id_of(path))
         advice = {found["label"]: found for found in self.state.advice()}
+        listened, now = self.state.choices.listened(), time.time()
         sensitive, chosen = self.status().get("sensitivity") or {}, self.state.choices.thresholds()
         found = []
         for label in teaching.known_labels():
@@ -257,6 +262,8 @@ class OwnedDevice:
                     advice=advice.get(label),
                     sensitivity=_sensitivity(sensitive.get(label), chosen.get(label)),
                     known=label in teaching.chosen,
+                    listened=(choice := listened.get(label, Listened())),
+                    off=not choice.now(now),
                 )
             )
         return found

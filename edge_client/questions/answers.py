@@ -112,7 +112,7 @@ def _is_undone(store: QuestionStore, said: Question) -> bool:
 
 def open_questions(teaching: Teaching) -> list[Question]:
     """Return the questions that wait for an answer, the newest first; what is a day old is removed."""
-    store, known = store_of(teaching), teaching.known_labels()
+    store, known = store_of(teaching), set(teaching.known_labels()) - teaching.state.choices.switched_off()
     store.tidy()
     return [one for one in store.open_questions() if one.label in known]
 

@@ -1,13 +1,35 @@
-"""What an owner decided beside the clips: thresholds, and whether detected sounds are kept."""
+"""What an owner decided beside the clips: thresholds, what is listened for and when, and whether sounds are kept."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
+from edge_client.config.hours import Hours
+from edge_client.storage.ages import FIRST_CLOCK_S
 from edge_client.storage.database import Database
 from edge_client.storage.label_keys import Renamings, label_key
 
-_KEEPS_DETECTED, _THRESHOLDS = "keeps_detected", "thresholds"
+_KEEPS_DETECTED, _THRESHOLDS, _LISTENED = "keeps_detected", "thresholds", "listened"
+
+
+@dataclass(frozen=True)
+class Listened:
+    """Whether a label is listened for, and at which hours (``edge_client.config.hours``); none: all day."""
+
+    on: bool = True
+    hours: tuple[str, ...] = ()
+
+    def now(self, moment: float) -> bool:
+        """Return whether it is listened for at a time, s since 1970; a clock that is not set yet silences nothing."""
+        return self.on and (moment < FIRST_CLOCK_S or Hours.read(self.hours).include(moment))
+
+    @property
+    def words(self) -> str:
+        """Whether and when it is listened for, as its owner reads it."""
+        if not self.on:
+            return "you switched it off"
+        return f"its hours are {', '.join(self.hours)}" if self.hours else "it is listened for at all hours"
 
 
 class OwnerChoices:
@@ -35,13 +57,39 @@ class OwnerChoices:
         others = {name: value for name, value in self.thresholds().items() if name != label}
         self._database.set_note(_THRESHOLDS, others if threshold is None else others | {label: threshold})
 
+    def listened(self) -> dict[str, Listened]:
+        """Return by label what the owner chose; a label that is not there is listened for at all hours."""
+        found = dict(self._database.note(_LISTENED) or {})
+        return {label: Listened(bool(on), tuple(hours)) for label, (on, hours) in found.items()}
+
+    def of(self, label: str) -> Listened:
+        """Return what the owner chose of a label."""
+        return self.listened().get(label, Listened())
+
+    def off(self, moment: float) -> frozenset[str]:
+        """Return the labels that are not listened for at a time, s since 1970."""
+        return frozenset(label for label, one in self.listened().items() if not one.now(moment))
+
+    def switched_off(self) -> frozenset[str]:
+        """Return the labels that the owner switched off, whatever their hours."""
+        return frozenset(label for label, one in self.listened().items() if not one.on)
+
+    def listen(self, label: str, chosen: Listened) -> None:
+        """Choose whether and when a label is listened for."""
+        found = {name: one for name, one in self.listened().items() if name != label}
+        found |= {} if chosen == Listened() else {label: chosen}
+        self._database.set_note(_LISTENED, {name: (one.on, one.hours) for name, one in found.items()} or None)
+
     def rename_label(self, former: str, label: str) -> None:
-        """Let what belongs to a label follow its new name, which has none of its own: threshold, and key outside."""
+        """Let what belongs to a label follow its new name, which has none of its own: choices, and key outside."""
         self._label_names.add(former, label)
         chosen = self.thresholds()
         if former in chosen:
             self.set_threshold(former, None)
             self.set_threshold(label, chosen[former])
+        if (listened := self.listened().get(former)) is not None:
+            self.listen(former, Listened())
+            self.listen(label, listened)
 
     def expect_no_more(self, labels: Collection[str]) -> None:
         """Note that labels are gone, which therefore need no key outside that they had under another name."""
@@ -51,3 +99,5 @@ class OwnerChoices:
         """Forget whatever names one of some labels."""
         for label in self.thresholds().keys() & set(labels):
             self.set_threshold(label, None)
+        for label in self.listened().keys() & set(labels):
+            self.listen(label, Listened())

@@ -58,8 +58,9 @@ class Listening:
         return self._state.model.heard_labels()
 
     def version(self) -> object:
-        """Return what changes with the labels and with the owner's thresholds. Raises EdgeError, OSError."""
-        return self._state.model.key(), self._state.choices.thresholds()
+        """Return what changes with the labels, and with the owner's choices about them. Raises EdgeError, OSError."""
+        choices = self._state.choices
+        return self._state.model.key(), choices.thresholds(), choices.off(time.time())
 
 
 class Stream:

@@ -21,6 +21,7 @@ PAUSE = "switch.shelf_pause"
 SOUND, COUNTER, BELL = "event.shelf_sound", "counter.heard", "binary_sensor.shelf_doorbell"
 ENTITIES = {
     *(f"binary_sensor.shelf_{name}" for name in (*LABELS, "problem", "listening")),
+    *(f"switch.shelf_listen_for_{name}" for name in LABELS),
     *(f"sensor.shelf_{name}" for name in ("last_sound", "last_error", "started", "bundle", "runtime", "question")),
     *(SOUND, "event.shelf_asks", "button.shelf_question_yes", "button.shelf_question_no"),
     *("select.shelf_question_it_was", PAUSE),
@@ -83,6 +84,12 @@ def a_switch_pauses_the_device_and_shows_what_others_did(house: House) -> None:
     wait_for(lambda: house.core.state(PAUSE) == "on", 60, "the pause by a command")
     house.core.request("POST", "services/switch/turn_off", {"entity_id": PAUSE})
     wait_for(lambda: house.core.state(PAUSE) == "off", 60, "the end of that")
+    one = "switch.shelf_listen_for_doorbell"
+    house.core.request("POST", "services/switch/turn_off", {"entity_id": one})
+    wait_for(lambda: "doorbell" in house.device.status()["off"], 60, "a device that listens for it no more")
+    wait_for(lambda: house.core.state(one) == "off", 60, "the label's switch")
+    house.device.command("clips", "listen", "doorbell", "--on")
+    wait_for(lambda: house.core.state(one) == "on", 60, "the label that is on again")
     ran = heard(house)
     ring(house)
     assert heard(house) == ran + 1

@@ -65,6 +65,7 @@ async function change(part, fields) {
     told.textContent = message;
     told.focus();
   } catch (error) {
+    if (part.type === "checkbox") part.checked = !part.checked;
     told.className = "error";
     told.textContent = error.message;
     told.scrollIntoView({ block: "nearest" });
@@ -93,7 +94,11 @@ known.addEventListener("click", (event) => {
   }
 });
 document.addEventListener("taught", () => refresh(true));
-known.addEventListener("change", (event) => event.target.type === "range" && sense(event.target));
+known.addEventListener("change", (event) => {
+  const { target } = event;
+  if (target.type === "range") sense(target);
+  if (target.type === "checkbox") change(target, { on: target.checked ? "yes" : "no" });
+});
 known.addEventListener("input", (event) => {
   if (event.target.type === "range") return explain(event.target);
   const form = event.target.closest("form[data-do=rename]");

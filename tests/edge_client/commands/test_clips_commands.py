@@ -228,3 +228,28 @@ def test_an_import_that_is_interrupted_keeps_what_it_has_and_goes_on_later(edge)
     kept = len(list(clips.glob("*.wav")))
     assert 0 < kept < 120
     assert f"{kept} were there already" in edge("import", edge.folder / "recordings")
+
+
+def test_a_label_is_listened_for_or_not_at_its_hours_and_keeps_that_under_another_name(edge):
+    write_clips(edge.folder / "more", "yes", 3, seed=1, name="süße <b>Tür")
+    edge("import", edge.folder / "more")
+    assert edge("clips", "listen") == "every label is listened for at all hours\n"
+    assert edge("clips", "listen", "süße <b>Tür", "--off") == "'süße <b>Tür': you switched it off\n"
+    edge("clips", "listen", "süße <b>Tür", "--hours", "07:00-22:00", "23:00-01:00")
+    edge("clips", "relabel", "--label", "süße <b>Tür", "doorbell")
+    shown = {"doorbell": {"on": False, "hours": ["07:00-22:00", "23:00-01:00"]}}
+    assert json.loads(edge("clips", "listen", "--json")) == shown
+    assert "its hours are 07:00-22:00, 23:00-01:00" in edge("clips", "listen", "doorbell", "--on")
+    assert "at all hours" in edge("clips", "listen", "doorbell", "--hours")
+    assert edge.state.choices.listened() == {}
+    for bad, said in (("7-22", "'7-22' is not"), ("07:00-07:00", "begin and end at once"), ("x" * 500, "must be like")):
+        refused = edge("clips", "listen", "doorbell", "--hours", bad, status=1)
+        assert said in refused
+        assert len(refused) < 300
+    for nobody in ("bell", "../doorbell", "", "a\x1b[2J"):
+        refused = edge("clips", "listen", nobody, "--off", status=1)
+        assert "no sound is called" in refused
+        assert refused.removesuffix("\n").isprintable()
+    edge("clips", "listen", "doorbell", "--off")
+    edge("clips", "delete", "--label", "doorbell", "--yes", "--for-good")
+    assert edge.state.choices.listened() == {}

@@ -122,6 +122,36 @@ def test_a_sound_whose_label_goes_or_lasts_no_longer_is_over(taught):
         assert detector.take_followed() == []
 
 
+def test_a_label_that_is_off_costs_nothing_disturbs_no_other_and_comes_back_without_teaching(taught):
+    doubts = []
+    loaded = Loaded(*taught, lasting=frozenset({"yes"}), doubt=doubts.append)
+    detector, without = Detector(loaded, CONFIG), dataclasses.replace(loaded, off=frozenset({"yes"}))
+    said, again = stream_of("yes", "up", "yes", "no"), np.tile(clips("yes", 1, 60)[0], 4)
+    assert [event.label for event in hear(detector, np.concatenate([quiet(3.0, 1), again]))] == ["yes"]
+    detector.take_followed()
+    thresholds = {label: threshold for label, (_, threshold) in detector.standing.items()}
+    detector.adopt(without)
+    assert [(event.label, event.ended is not None) for event in detector.take_followed()] == [("yes", True)]
+    doubts.clear()
+    # Nor is it unknown what it was.
+    assert [event.label for event in hear(detector, np.concatenate([again, quiet(4.0, 2), said]))] == ["up", "no"]
+    assert [doubt.label for doubt in doubts if doubt.label == "yes"] == []
+    standing = detector.standing
+    assert standing.keys() == {"no", "up"}
+    assert {label: threshold for label, (_, threshold) in standing.items()} == {
+        label: thresholds[label] for label in standing
+    }
+    detector.adopt(loaded)
+    heard = hear(detector, np.concatenate([quiet(4.0, 2), clips("yes", 1, 61)[0], quiet(2.0, 4)]))
+    assert [event.label for event in heard] == ["yes"]
+
+
+def test_a_device_whose_labels_are_all_off_hears_none(taught):
+    detector = Detector(Loaded(*taught, off=frozenset(KNOWN), doubt=lambda doubt: pytest.fail(doubt.label)), CONFIG)
+    assert hear(detector, stream_of(*KNOWN)) == []
+    assert detector.standing == {}
+
+
 def test_a_word_that_was_just_heard_is_not_heard_again_by_the_next_model(taught):
     detector = Detector(Loaded(*taught), CONFIG)
     assert [event.label for event in hear(detector, np.concatenate([quiet(3.0, 1), clips("yes", 1, 60)[0]]))] == ["yes"]

@@ -34,6 +34,14 @@ def test_a_label_waits_while_another_one_is_heard_and_others_do_not():
     assert feed(waiting, [(0.0, 0.0, 0.0)] * 6 + [(0.9, 0.0, 0.0)], 2.0) == [(3.5, 0)]
 
 
+def test_a_label_that_is_off_is_not_heard_wins_no_window_and_lets_nobody_wait():
+    thresholds, rows = np.array([0.6, 0.6], np.float32), [(0.9, 0.0), (0.9, 0.7), (0.0, 0.0)]
+    settings = {"lasting": [0], "over_after_s": 1.0, "waits": {1: (0,)}}
+    assert feed(PosteriorHandler(thresholds, 0.0, 1.0, **settings), rows) == [(0.0, 0)]
+    assert feed(PosteriorHandler(thresholds, 0.0, 1.0, **settings, off=[0]), rows) == [(0.25, 1)]
+    assert feed(PosteriorHandler(thresholds, 0.0, 1.0, off=[0, 1]), rows) == []
+
+
 @pytest.mark.parametrize(
     ("one", "rows", "heard"),
     [

@@ -8,7 +8,7 @@ import jinja2
 import pytest
 import yaml
 
-from edge_client.events import Health
+from edge_client.events import Health, Switch
 from edge_client.events.home_assistant import Announced, discovery
 from edge_client.events.mqtt import MqttSink
 from edge_client.storage.device_state import DeviceState
@@ -90,7 +90,7 @@ def test_every_document_is_one_that_home_assistant_takes():
     documents = discovery(
         *device_of("siren", "chien d'à côté", "{{ 7 * 7 }}", "a/b+#", page="http://shelf.local:8471/")
     )
-    assert len(documents) == 9 + 4
+    assert len(documents) == 9 + 2 * 4
     assert len({document["unique_id"] for document in documents.values()}) == len(documents)
     for topic, document in documents.items():
         component, node, name = re.fullmatch(r"(\w+)/([\w-]+)/([\w-]+)/config", topic, re.ASCII).groups()
@@ -130,6 +130,41 @@ def test_a_label_has_a_sensor_that_goes_on_when_it_is_heard(house, start):
         on = reader.next(document["state_topic"])
     assert on.payload == b"ON"
     assert retained(broker, lambda _: True)[document["state_topic"]] == "OFF"  # no restart sets anything off
+
+
+def listen_topic(label):
+    """The topic that says whether a label is listened for."""
+    return f"{BASE}/label/{label_key(label)}/listen"
+
+
+@needs_broker
+def test_a_switch_of_each_label_says_and_decides_whether_it_is_listened_for(tmp_path, start, caplog):
+    broker, switched = start(Broker, tmp_path), []
+    sink = start(MqttSink, broker.config(), DEVICE, "Küche", tmp_path, switch=switched.append)
+    odd = "{{ 7 * 7 }} <b>é/+#"
+    sink.announce(["siren", odd])
+    document = f"homeassistant/switch/{NODE}/listen_{label_key(odd)}/config"
+    found = retained(broker, lambda found: document in found and listen_topic(odd) in found)
+    shown = json.loads(found[document])
+    assert (shown["name"], shown["state_topic"]) == (f"Listen for {odd}", listen_topic(odd))
+    assert (found[listen_topic("siren")], found[listen_topic(odd)]) == ("ON", "ON")
+
+    def press(topic, payload):
+        reader.client.publish(topic, payload, qos=1).wait_for_publish(180)
+
+    reader = start(Reader, broker)
+    for bad in (b"", b"30m", b"\xff" * 10_000, b"ON\0", b"null"):
+        press(shown["command_topic"], bad)
+    for gone in ("unknown", "../siren", "#"):
+        press(f"{BASE}/label/{label_key(gone)}/listen/set", "OFF")
+    press(shown["command_topic"], "OFF")
+    retained(broker, lambda found: found[listen_topic(odd)] == "OFF")
+    assert switched == [Switch(on=False, label=odd)]
+    assert "a command by MQTT was refused" in caplog.text
+    sink.switched_off({"siren"})  # by a command meanwhile
+    retained(broker, lambda found: (found[listen_topic("siren")], found[listen_topic(odd)]) == ("OFF", "ON"))
+    sink.announce(["siren"])
+    retained(broker, lambda found: document not in found and listen_topic(odd) not in found)
 
 
 @needs_broker

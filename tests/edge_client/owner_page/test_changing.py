@@ -95,6 +95,28 @@ def test_a_sound_is_made_more_sensitive_renamed_deleted_and_all_of_it_undone(ope
     wait_for(lambda: "kettle" in shelf.labels(), what="the sound that is back")
 
 
+def test_a_sound_is_listened_for_or_not_and_at_its_hours(opened, shelf):
+    box = card(opened, "kettle").get_by_label("Listen for kettle")
+    assert box.is_checked()
+    box.focus()
+    opened.keyboard.press("Space")
+    card(opened, "kettle").get_by_text("Not listened for now: you switched it off.").wait_for()
+    wait_for(lambda: shelf.status()["sensitivity"].keys() == {"zero"}, what="a daemon without it")
+    assert "'kettle' is not listened for: you switched it off" in shelf.command("status").stdout
+    card(opened, "kettle").get_by_label("Listen for kettle").check()
+    opened.locator("#told", has_text="kettle: it is listened for at all hours.").wait_for()
+    wait_for(lambda: shelf.status()["sensitivity"].keys() == {"kettle", "zero"}, what="a daemon with it")
+    card(opened, "kettle").get_by_role("button", name="Hours of kettle").click()
+    for given, said in (
+        ("7 to 10", "must be like"),
+        ("07:00-22:00, 23:00-24:00", "its hours are 07:00-22:00, 23:00-24"),
+    ):
+        card(opened, "kettle").get_by_label("At which hours?").fill(given)
+        opened.keyboard.press("Enter")
+        opened.locator("#told", has_text=said).wait_for()
+    card(opened, "kettle").get_by_text("Listen for it, 07:00-22:00, 23:00-24:00").wait_for()
+
+
 def test_a_false_alarm_is_called_one_without_its_sound_and_that_is_taken_back(page, shelf):
     page.goto(shelf.ui.url)
     events = page.locator(".event[data-kind=detected]")
