@@ -32,6 +32,8 @@ _TIMEOUT_S = 0.5
 # Sound that may wait, as it does while another process has the processor, and is caught up with; beyond it is skipped.
 _BEHIND_S = 1.0
 _MAX_READ_S = 60.0
+# Without sound for longer, as in a pause, what comes next is no part of what was heard before.
+_BROKEN_S = 2.0
 # Share of the time that the detector needs, below which it is not the reason for sound that waits.
 _FAST_ENOUGH = 0.5
 # Hops over which latency is counted.
@@ -120,8 +122,11 @@ class ListeningLoop:
             samples = self._source.read(self._detector.hop_samples, _TIMEOUT_S)
             self._beat()
             if not len(samples):
-                if time.monotonic() - self._last_frame > self._over_after_s:
+                age_s = time.monotonic() - self._last_frame
+                if age_s > self._over_after_s:
                     self._end_sounds()
+                if age_s > _BROKEN_S:
+                    self._detector.forget()
                 continue
             if not hears:
                 hears = True

@@ -98,6 +98,7 @@ class Detector:
         self._hop: Floats = np.zeros(self.hop_samples, np.float32)
         self._in_hop = 0
         self._heard_samples = 0
+        self._whole_from = settings.clip_samples  # so many samples of the stream complete the first window
         self._going_on: dict[int, tuple[Event, float]] = {}
         self._interrupted: set[int] = set()  # slots of those that were said to be over since the stream stands still
         self._followed: list[Event] = []
@@ -182,6 +183,18 @@ class Detector:
                 self._followed.append(replace(event, ended=max(event.time, now)))
         self._interrupted = set(self._going_on)
 
+    def forget(self) -> None:
+        """Forget the newest sound: the stream stood still for long, and what comes next does not follow that."""
+        self._window[:] = 0.0
+        self._hop[:] = 0.0
+        self._in_hop = 0
+        self._whole_from = self._heard_samples + len(self._window)
+        self._features.reset()
+        self._newest.clear()
+        self._unknown_sounds.forget()
+        if self._doubts is not None:
+            self._doubts.reset()
+
     def skip(self, samples: Floats) -> None:
         """Take the stream's next samples without looking at their windows."""
         for _ in self._hops(samples):
@@ -212,7 +225,7 @@ class Detector:
             self._heard_samples += self.hop_samples
             self._window[: -self.hop_samples] = self._window[self.hop_samples :]
             self._window[-self.hop_samples :] = self._hop
-            if self._heard_samples >= len(self._window):
+            if self._heard_samples >= self._whole_from:
                 yield
 
     def _classify(self) -> Heard | None:

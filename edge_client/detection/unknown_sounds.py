@@ -52,6 +52,10 @@ class UnknownSounds:
         self._sound: _Sound | None = None
         self._last_s = -np.inf
 
+    def forget(self) -> None:
+        """Forget the sound that has begun: the stream stood still."""
+        self._sound = None
+
     def update(
         self, at_s: float, hop_level_db: float, best: float, window: Floats, window_level_db: float, *, heard: bool
     ) -> UnknownSound | None:

@@ -91,7 +91,7 @@ pause.addEventListener("click", () => {
   paused = !paused;
   waiting = [];
   pause.setAttribute("aria-pressed", String(paused));
-  pause.textContent = paused ? "Go on" : "Hold";
+  pause.textContent = paused ? "Go on" : "Freeze";
 });
 
 // Scores: a row for each label, made once.

@@ -146,6 +146,19 @@ def test_a_label_that_is_off_costs_nothing_disturbs_no_other_and_comes_back_with
     assert [event.label for event in heard] == ["yes"]
 
 
+def test_what_comes_after_a_pause_does_not_follow_what_was_before_it(taught):
+    detector, sound = Detector(Loaded(*taught), CONFIG), clips("yes", 1, 60)[0]
+    half = len(sound) // 2
+    hear(detector, np.concatenate([quiet(20.0, 1), sound[:half]]))  # which would be heard, were it to go on
+    detector.forget()
+    assert not detector.window().any()
+    windows = detector.counters.windows
+    assert hear(detector, quiet(0.9, 5)) == []
+    assert detector.counters.windows == windows  # none is whole yet
+    heard = hear(detector, np.concatenate([quiet(4.0, 2), clips("no", 1, 61)[0], quiet(2.0, 3)]))
+    assert [event.label for event in heard] == ["no"]
+
+
 def test_a_device_whose_labels_are_all_off_hears_none(taught):
     detector = Detector(Loaded(*taught, off=frozenset(KNOWN), doubt=lambda doubt: pytest.fail(doubt.label)), CONFIG)
     assert hear(detector, stream_of(*KNOWN)) == []
