@@ -19,8 +19,8 @@ from fleet_protocol.command_line import span_s
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from aggregator_server.store import Tables
     from aggregator_server.store.location import Location
+    from aggregator_server.store.store import Tables
 
     # Subparsers have no public name.
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -58,7 +58,7 @@ def location_of(options: argparse.Namespace) -> Location:
 
 def tables_of(options: argparse.Namespace) -> Tables:
     """Open the tables of the fleet that the options name; a server may run. Raises StartError: there is none."""
-    from aggregator_server.store import open_tables
+    from aggregator_server.store.opening import open_tables
 
     return open_tables(location_of(options))
 

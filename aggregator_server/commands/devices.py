@@ -15,7 +15,7 @@ from aggregator_server.commands.targets import Named, resolve
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
     from aggregator_server.schemas import DeviceInfo
-    from aggregator_server.store import Tables
+    from aggregator_server.store.store import Tables
 
 
 def add(commands: Commands) -> None:

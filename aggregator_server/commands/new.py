@@ -77,7 +77,7 @@ def _check(place: Location, endpoint: Endpoint) -> None:
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise StartError(f"--data {data} exists and is not empty; a new fleet needs a folder of its own")
     if place.database is not None:
-        from aggregator_server.store import why_not_meant  # heavy: SQLAlchemy
+        from aggregator_server.store.data_folder import why_not_meant  # heavy: SQLAlchemy
 
         if why_not_meant(place) is None:
             raise StartError(f"{place.tables_shown} holds a fleet; a new fleet needs a database of its own")
@@ -114,9 +114,9 @@ def _start_fleet(options: argparse.Namespace, endpoint: Endpoint, public_set: Pa
     from aggregator_server.rounds.publishing import publish_model, publish_public_set
     from aggregator_server.schemas import InvitationRequest
     from aggregator_server.server_address import make_link
-    from aggregator_server.store import Store
+    from aggregator_server.store.opening import open_store
 
-    store = Store(location_of(options))
+    store = open_store(location_of(options))
     try:
         for publish, file in ((publish_public_set, public_set), (publish_model, bundle)):
             with store.blobs.receive() as incoming:

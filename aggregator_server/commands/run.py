@@ -111,7 +111,7 @@ def options_of_run(options: argparse.Namespace) -> str:
 
 def _require_fleet(place: Location) -> None:
     """Check that a data folder, or a database, was meant; at a terminal, ask whether to begin a fleet there."""
-    from aggregator_server.store import why_not_meant
+    from aggregator_server.store.data_folder import why_not_meant
 
     found = why_not_meant(place)
     if found is None:

@@ -62,7 +62,7 @@ def _place(options: argparse.Namespace) -> Location:
 
 
 def _print(options: argparse.Namespace) -> int:
-    from aggregator_server.store import is_data_folder
+    from aggregator_server.store.data_folder import is_data_folder
 
     place = _place(options)
     folder = place.data
@@ -90,7 +90,7 @@ def _link(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.sessions import make_once
     from aggregator_server.server_address import noted_address, require_address, sign_in_link
-    from aggregator_server.store import open_tables
+    from aggregator_server.store.opening import open_tables
 
     place = _place(options)
     url = options.url or noted_address(place.data)
@@ -106,7 +106,7 @@ def _add(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.tokens import add_token
     from aggregator_server.schemas import TokenRequest
-    from aggregator_server.store import open_tables
+    from aggregator_server.store.opening import open_tables
 
     wanted = TokenRequest(name=options.name, role=options.role, expires_s=options.expires)
     made = add_token(open_tables(_place(options)), wanted, COMMAND_LINE, time.time())
@@ -121,7 +121,7 @@ def _add(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.tokens import list_tokens
-    from aggregator_server.store import open_tables
+    from aggregator_server.store.opening import open_tables
 
     columns = ("token_id", "name", "role", "opens", "made_at", "expires_at", "revoked_at")
     listed = list_tokens(open_tables(_place(options)))
@@ -132,7 +132,7 @@ def _list(options: argparse.Namespace) -> int:
 def _revoke(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.tokens import list_tokens, revoke_token
-    from aggregator_server.store import open_tables
+    from aggregator_server.store.opening import open_tables
 
     tables = open_tables(_place(options))
     known = (Named(str(info.token_id), info.name, info.revoked_at is None) for info in list_tokens(tables))

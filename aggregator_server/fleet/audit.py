@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from aggregator_server.schemas import AuditEntry, reply
-from aggregator_server.store import Tables
+from aggregator_server.store.store import Tables
 from aggregator_server.store.tables import AuditRow
 
 What = Literal[

@@ -19,7 +19,7 @@ from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes, merged_classes, require_class
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.limits import SENDERS
-from aggregator_server.store import Store
+from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ACTIVE, BackingRow, DeviceRow, LearnedRow, RefusalRow, SenderRow, table_of
 from fleet_protocol.messages import ClassBacking, Refusal
 

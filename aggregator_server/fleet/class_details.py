@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.fleet.class_backing import backing_of, refusals
 from aggregator_server.fleet.classes import require_class
 from aggregator_server.schemas import ClassDetail, ClassReportInfo, reply
-from aggregator_server.store import Store
+from aggregator_server.store.store import Store
 from aggregator_server.store.tables import AssignmentRow, ClassRow, table_of
 from fleet_protocol.messages import ClassBacking
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import ClassNotFoundError, RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.names import check_name, unique_name
-from aggregator_server.store import Store
+from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ACTIVE, MERGED, RETIRED, ClassRow, table_of
 from fleet_protocol.messages import ClassInfo
 

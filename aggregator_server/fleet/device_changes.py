@@ -11,7 +11,7 @@ from aggregator_server.fleet.devices import OTHER_FRONT_END, end_membership, req
 from aggregator_server.fleet.public_sets import require_fleets_features
 from aggregator_server.fleet.reputation import put_in_quarantine, reputation_of
 from aggregator_server.names import check_name
-from aggregator_server.store import Tables
+from aggregator_server.store.store import Tables
 from aggregator_server.store.tables import DeviceRow
 from fleet_protocol.feature_settings import FeatureSettings
 

@@ -18,8 +18,8 @@ from aggregator_server.limits import CLIPS, DEVICES_PER_ENROLMENT_TOKEN
 from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, reply
 from aggregator_server.security import hash_secret, same
-from aggregator_server.store import Store, Tables
 from aggregator_server.store.expressions import batches, begins_with, folded
+from aggregator_server.store.store import Store, Tables
 from aggregator_server.store.tables import DeviceRow, LearnedRow, table_of
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings

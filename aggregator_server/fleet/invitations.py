@@ -10,7 +10,7 @@ from aggregator_server.limits import DEVICES_PER_INVITATION
 from aggregator_server.names import check_name
 from aggregator_server.schemas import InvitationInfo, InvitationRequest, NewInvitation, reply
 from aggregator_server.security import draw, hash_secret
-from aggregator_server.store import Tables
+from aggregator_server.store.store import Tables
 from aggregator_server.store.tables import InvitationRow
 
 

@@ -14,7 +14,7 @@ from aggregator_server import errors
 from aggregator_server.aggregation.contract import UploadTerms
 from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.fleet.classes import all_classes
-from aggregator_server.store import Store
+from aggregator_server.store.store import Store
 from aggregator_server.store.tables import BlobRow, PublicSetRow, table_of
 from fleet_protocol.errors import FeatureMismatchError
 from fleet_protocol.feature_settings import FeatureSettings

@@ -17,7 +17,7 @@ from aggregator_server.fleet.audit import Actor, audit
 from aggregator_server.fleet.tokens import FIRST, Person, find_person, find_token, owner_of
 from aggregator_server.limits import SESSION_S, SESSIONS_PER_TOKEN, SIGN_IN_LINK_S
 from aggregator_server.security import ONCE_PREFIX, draw, hash_secret, same
-from aggregator_server.store import Tables
+from aggregator_server.store.store import Tables
 from aggregator_server.store.tables import SessionRow, TokenRow
 
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server import errors
 from aggregator_server.fleet.classes import all_classes
-from aggregator_server.store import Store
+from aggregator_server.store.store import Store
 from aggregator_server.store.tables import DeviceRow, ModelRow, table_of
 from fleet_protocol.bundle import Manifest, unpack_bundle
 

@@ -11,7 +11,7 @@ from aggregator_server.fleet.audit import Actor, audit
 from aggregator_server.names import check_name
 from aggregator_server.schemas import NewToken, Role, TokenInfo, TokenRequest, reply
 from aggregator_server.security import draw, hash_secret
-from aggregator_server.store import Tables
+from aggregator_server.store.store import Tables
 from aggregator_server.store.tables import TokenRow
 
 ROLES: tuple[Role, ...] = get_args(Role)

@@ -12,7 +12,7 @@ from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.operator_changes import class_columns
 from aggregator_server.operator_changes.restore_and_undo import WAY_OUT, insert_operation, lines, note_public_set
 from aggregator_server.rounds.queries import require_no_open_round
-from aggregator_server.store import Store
+from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ACTIVE, MERGED, RETIRED, ClassRow, RoundRow
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.fleet_prototypes import FleetPrototypes

@@ -19,7 +19,8 @@ from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.rounds import queries
 from aggregator_server.rounds.history import newest_with_model
 from aggregator_server.rounds.result import KINDS
-from aggregator_server.store import Store, tables
+from aggregator_server.store import tables
+from aggregator_server.store.store import Store
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 

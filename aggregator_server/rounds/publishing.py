@@ -14,8 +14,8 @@ from aggregator_server.names import check_name
 from aggregator_server.rounds.history import newest_with_model
 from aggregator_server.rounds.queries import newest_done, require_no_open_round
 from aggregator_server.schemas import ModelInfo, PublicSetInfo, reply
-from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
+from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ACTIVE, IS_ACTIVE, BlobRow, ClassRow, DeviceRow, ModelRow
 from fleet_protocol.bundle import Manifest, unpack_bundle
 from fleet_protocol.errors import ProtocolError

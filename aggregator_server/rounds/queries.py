@@ -17,7 +17,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from aggregator_server.errors import RefusedError, RoundNotFoundError
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.selection.draw import Columns, History
-from aggregator_server.store import Store
+from aggregator_server.store.store import Store
 from aggregator_server.store.tables import (
     DONE,
     FAILED,

@@ -17,8 +17,8 @@ from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.history import schedule_of
 from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.queries import COUNTS, IS_CANCELLED, OF_FLEET, is_open, require_round
-from aggregator_server.store import Store
 from aggregator_server.store.blobs import BlobStore
+from aggregator_server.store.store import Store
 from aggregator_server.store.tables import DeviceRow, LearnedRow, OperationRow, ParticipantRow, RoundRow
 from fleet_protocol.messages import parse
 from fleet_protocol.tensors import read_document

@@ -10,7 +10,7 @@ from itertools import islice
 
 from aggregator_server.limits import UNNAMED_S
 from aggregator_server.rounds.queries import UPLOADS_OF_CLOSED_ROUNDS
-from aggregator_server.store import Store
+from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ParticipantRow, RoundRow
 
 _log = logging.getLogger(__name__)

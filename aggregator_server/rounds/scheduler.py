@@ -12,7 +12,7 @@ from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.queries import read_waiting, write_seen
 from aggregator_server.rounds.result import Compute
 from aggregator_server.rounds.retention import remove_left_uploads, sweep
-from aggregator_server.store import Store
+from aggregator_server.store.store import Store
 
 
 class Notifier:

@@ -19,12 +19,13 @@ from pathlib import Path
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import BackupError, BlobError
-from aggregator_server.store import DATABASE, LOCK, is_data_folder, open_blobs, require_own_tables
 from aggregator_server.store.blobs import BlobStore
+from aggregator_server.store.data_folder import LOCK, is_data_folder, require_own_tables
 from aggregator_server.store.database import damage_of
 from aggregator_server.store.free_space import free_space, is_full
-from aggregator_server.store.location import NOTE, Location, locate, note_copy, note_state, way_back
+from aggregator_server.store.location import DATABASE, NOTE, Location, locate, note_copy, note_state, way_back
 from aggregator_server.store.needed_blobs import lasting, open_uploads
+from aggregator_server.store.opening import open_blobs
 from aggregator_server.upkeep.backup_archive import BackupWriter, open_backup, written_backup
 from aggregator_server.upkeep.copying import copy_tables, file_of_tables, take_elsewhere, upgrade_tables
 from fleet_protocol.atomic_files import flush_folder, make_folder

@@ -9,11 +9,11 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import BackupError
-from aggregator_server.store import alone, open_blobs, open_tables
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.database import damage_of
 from aggregator_server.store.location import Location, locate, way_back
 from aggregator_server.store.needed_blobs import lasting, open_uploads
+from aggregator_server.store.opening import alone, open_blobs, open_tables
 from aggregator_server.store.tables import ParticipantRow
 from aggregator_server.upkeep.backup import require_folder
 

@@ -14,11 +14,12 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Table, create_engine, insert, select, update
 
 from aggregator_server.errors import BackupError, BlobError, StartError
-from aggregator_server.store import DATABASE, migrations, open_blobs, open_tables
+from aggregator_server.store import migrations
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.database import address_of, make_tables, number_of
 from aggregator_server.store.identity import Identity
-from aggregator_server.store.location import Location
+from aggregator_server.store.location import DATABASE, Location
+from aggregator_server.store.opening import open_blobs, open_tables
 from aggregator_server.store.postgres import Postgres, open_postgres
 from aggregator_server.store.tables import Base
 

@@ -16,10 +16,12 @@ from aggregator_server.fleet.health import count_devices, count_health, count_ou
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.server_address import authority_file, read_address
-from aggregator_server.store import Tables, open_blobs, open_tables, running_instance
+from aggregator_server.store.data_folder import running_instance
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.location import Location, locate
 from aggregator_server.store.needed_blobs import one_lasting
+from aggregator_server.store.opening import open_blobs, open_tables
+from aggregator_server.store.store import Tables
 from aggregator_server.store.tables import DeviceRow
 from fleet_protocol.addresses import is_clear
 

@@ -16,9 +16,10 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from aggregator_server.fleet.audit import What
 from aggregator_server.fleet.health import SEEN_S, count_health, count_outdated
 from aggregator_server.rounds.queries import IS_CANCELLED, open_round_id
-from aggregator_server.store import Store, tables
+from aggregator_server.store import tables
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.location import copied_at
+from aggregator_server.store.store import Store
 
 
 def write_metrics(store: Store, now: float) -> bytes:

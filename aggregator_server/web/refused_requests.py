@@ -15,7 +15,7 @@ from fastapi import Request
 from aggregator_server import limits
 from aggregator_server.errors import AggregatorError
 from aggregator_server.fleet.audit import Actor, What, audit
-from aggregator_server.store import Store
+from aggregator_server.store.store import Store
 from fleet_protocol.addresses import network_of
 
 _AGAIN_S = 60.0

@@ -23,8 +23,8 @@ from aggregator_server.fleet.audit import COMMAND_LINE
 from aggregator_server.fleet.sessions import make_once
 from aggregator_server.security import load_tokens
 from aggregator_server.server_address import said_of_link, sign_in_link
-from aggregator_server.store import Store
 from aggregator_server.store.location import Location
+from aggregator_server.store.opening import open_store
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.web.app import create_app
 from aggregator_server.web.endpoint import Endpoint, ProxyNetwork, url_of
@@ -126,7 +126,7 @@ def serve(
     """
     strategies()
     data = place.data
-    store = Store(place)
+    store = open_store(place)
     try:
         tokens = load_tokens(data, environment)
         certificate = endpoint.certificate(data)

@@ -14,9 +14,9 @@ from aggregator_server.errors import RefusedError
 from aggregator_server.limits import DEVICES_NEEDED, DEVICES_PER_MINUTE, READY_S
 from aggregator_server.rounds.scheduler import Notifier, RoundScheduler
 from aggregator_server.security import Tokens
-from aggregator_server.store import Store
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.needed_blobs import one_lasting
+from aggregator_server.store.store import Store
 from aggregator_server.web.refused_requests import Guard
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,8 @@ from aggregator_server.rounds.devices.work import acknowledge, next_work
 from aggregator_server.rounds.lifecycle import advance, open_round
 from aggregator_server.rounds.publishing import publish_public_set
 from aggregator_server.schemas import RoundRequest
-from aggregator_server.store import Store
+from aggregator_server.store.opening import open_store
+from aggregator_server.store.store import Store
 from benchmarks.liars.corpus import BUNDLE, OWNERS, PUBLIC, Corpus, link
 from edge_client.config import load_config
 from edge_client.learning.worker import run
@@ -91,7 +92,7 @@ class Fleet:
 
     def __init__(self, folder: Path, cache: Path, public_set: bytes) -> None:
         """Enrol the devices, and publish the public set."""
-        self._server, self.words = Store(folder / "server"), dict[str, str]()
+        self._server, self.words = open_store(folder / "server"), dict[str, str]()
         with self._server.blobs.receive() as incoming:
             incoming.write(public_set)
             publish_public_set(self._server, incoming)

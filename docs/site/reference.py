@@ -19,7 +19,7 @@ import edge_client.cli
 import fleet_simulator.cli
 import model_export.cli
 from aggregator_server.security import Tokens
-from aggregator_server.store import Store
+from aggregator_server.store.opening import open_store
 from aggregator_server.web.app import create_app
 from edge_client.config import section_classes
 
@@ -143,7 +143,7 @@ def _default(field: dataclasses.Field[Any]) -> str:
 
 def rest() -> str:
     """Return the page of every address of the aggregator."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.closing(Store(Path(folder))) as store:
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(open_store(Path(folder))) as store:
         schema = create_app(store, Tokens("", "")).openapi()
     parts = [
         "# REST",

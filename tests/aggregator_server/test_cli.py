@@ -16,7 +16,7 @@ from aggregator_server.fleet.audit import SERVER
 from aggregator_server.fleet.tokens import Person, add_token, find_person
 from aggregator_server.schemas import TokenRequest
 from aggregator_server.security import load_tokens
-from aggregator_server.store import Store
+from aggregator_server.store.opening import open_store
 from fleet_protocol.command_line import version
 from fleet_protocol.invitation_link import InvitationLink
 from tests.support.aggregator_process import ADMIN, FakeDevice, public_set
@@ -119,7 +119,7 @@ def asked(said, *arguments):
 
 
 def test_a_token_expires(tmp_path):
-    store = Store(tmp_path / "data")
+    store = open_store(tmp_path / "data")
     made = add_token(store, TokenRequest(name="Anna", role="admin", expires_s=60), SERVER, 1_000.0)
     assert find_person(store, made.token, 1_059.0) == Person("Anna (token 1)", "admin")
     with pytest.raises(NotAuthenticatedError, match="expired"):

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from aggregator_server.fleet.devices import enrol
-from aggregator_server.store import Store
+from aggregator_server.store.opening import open_store
 from fleet_protocol.messages import Enrolment, parse
 from tests.support.aggregator_process import Aggregator, FakeDevice, read_answer, trickle
 from tests.support.edge_process import wait_for
@@ -38,7 +38,7 @@ def start(tmp_path):
         def start(devices=(), tls=False, **changes):
             server = Aggregator(tmp_path / "server")
             if devices:
-                with closing(Store(server.data)) as store:
+                with closing(open_store(server.data)) as store:
                     for device in devices:
                         enrol(store, parse(Enrolment, device.enrolment()), time.time())
             return stack.enter_context(behind_proxy(server, tls=tls, **changes))

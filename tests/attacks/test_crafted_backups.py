@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from aggregator_server import cli as aggregator
-from aggregator_server.store import Store
+from aggregator_server.store.opening import open_store
 
 TERABYTE = 2**40
 MANIFEST, FOLDER = "digests.json", "blobs/ab"  # of the program's own
@@ -70,7 +70,7 @@ def entry(name: str, data: bytes = b"", kind: bytes = tarfile.REGTYPE, link: str
 @pytest.fixture
 def program(tmp_path):
     (tmp_path / "place").mkdir()
-    Store(tmp_path / "made").close()
+    open_store(tmp_path / "made").close()
     with contextlib.closing(sqlite3.connect(tmp_path / "made" / "auricle.db")) as database:
         files = {"auricle.db": database.serialize(), "tls/authority.pem": b"a"}
     shutil.rmtree(tmp_path / "made")

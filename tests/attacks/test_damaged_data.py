@@ -11,9 +11,9 @@ import time
 import pytest
 
 from aggregator_server.errors import BackupError, StartError
-from aggregator_server.store import Store
 from aggregator_server.store.database import damage_of
 from aggregator_server.store.location import Location
+from aggregator_server.store.opening import open_store
 from aggregator_server.upkeep.backup import back_up, back_up_into, restore
 from aggregator_server.upkeep.backup_archive import written_backup
 from aggregator_server.upkeep.check import check
@@ -112,7 +112,7 @@ def test_overwritten_pages_are_seen_and_never_replace_the_last_good_copy(whole, 
     with pytest.raises(BackupError, match="so it was not backed up"):
         back_up(folder, tmp_path / "copy.tar")
     with pytest.raises(StartError, match=rf"no server starts with it; the last good copy is {good}"):
-        Store(folder)
+        open_store(folder)
     with written_backup(copies / "bad.tar", "digests.json", lambda digests: digests) as bad:
         data = (folder / "auricle.db").read_bytes()
         bad.add("auricle.db", io.BytesIO(data), len(data))

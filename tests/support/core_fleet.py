@@ -16,8 +16,9 @@ from aggregator_server.rounds.queries import read_waiting
 from aggregator_server.rounds.result import KINDS, StoredResult
 from aggregator_server.rounds.retention import remove_left_uploads
 from aggregator_server.schemas import ModelInfo, RoundRequest
-from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
+from aggregator_server.store.opening import open_store
+from aggregator_server.store.store import Store
 from fleet_protocol.messages import ClassReport, Enrolment, Learned, Receipt, Work
 from fleet_protocol.public_set import PublicSet
 from tests.support.aggregator_process import FakeDevice, public_set, tiny_bundle
@@ -57,7 +58,7 @@ def accept(store: Store, round_id: int, device_id: str, incoming: Incoming, now:
 
 class CoreFleet:
     def __init__(self, folder: Path, fleet: list[FakeDevice] | None = None, public: PublicSet | None = None):
-        self.store = Store(located(folder))
+        self.store = open_store(located(folder))
         self.devices = devices() if fleet is None else fleet
         with self.store.blobs.receive() as incoming:
             incoming.write((public or public_set(SAMPLES)).pack())

@@ -29,7 +29,7 @@ from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.publishing import describe_public_set
 from aggregator_server.rounds.replies import describe_round, list_rounds
 from aggregator_server.rounds.retention import remove_left_uploads
-from aggregator_server.store import Store
+from aggregator_server.store.opening import open_store
 from aggregator_server.store.tables import RoundRow
 
 PACKAGE = str(Path(sys.modules["aggregator_server"].__file__).parent)
@@ -61,7 +61,7 @@ ACTIONS = {
 
 def finish(data, action):
     """What a server does that starts: tidy up, then move the open round forward."""
-    store = Store(data)
+    store = open_store(data)
     remove_left_uploads(store)
     advance(store, 400.0)
     result = state_of(store)
@@ -83,7 +83,7 @@ def traced(data, action, last_line):
                 os.kill(os.getpid(), signal.SIGKILL)
         return count
 
-    store = Store(data)
+    store = open_store(data)
     sys.settrace(count)
     ACTIONS[action](store)
     sys.settrace(None)

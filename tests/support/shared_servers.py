@@ -19,8 +19,8 @@ import httpx
 import psycopg
 
 from aggregator_server.rounds.replies import describe_round, list_rounds
-from aggregator_server.store import Store
 from aggregator_server.store.location import Location
+from aggregator_server.store.opening import open_store
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import UnreachableError
@@ -235,7 +235,7 @@ class SharedServers:
 
     def outcomes(self, folder):
         """Return what every round led to, in their order, without what says when."""
-        with contextlib.closing(Store(self.state.location(folder))) as store:
+        with contextlib.closing(open_store(self.state.location(folder))) as store:
             return [outcome(store, number) for number in range(1, len(list_rounds(store, None, 100_000)) + 1)]
 
     def require_uploads(self, found):

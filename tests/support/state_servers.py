@@ -179,13 +179,13 @@ class States:
 
     def _template_of_tables(self) -> str:
         """A database with the tables of a fleet: to copy it takes a fraction of the time."""
-        from aggregator_server.store import Store
         from aggregator_server.store.location import Location
+        from aggregator_server.store.opening import open_store
 
         if self._template is None:
             self._template = self.postgres.new()
             with tempfile.TemporaryDirectory() as folder:
-                Store(Location(Path(folder), self.postgres.url(self._template))).close()
+                open_store(Location(Path(folder), self.postgres.url(self._template))).close()
         return self._template
 
 

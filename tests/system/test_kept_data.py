@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator_server.store import Store
+from aggregator_server.store.opening import open_store
 from edge_client.storage.checked_files import read_twice, write_twice
 from edge_client.storage.database import Database
 from fleet_protocol.tensors import digest, pack, unpack
@@ -87,7 +87,7 @@ def goes_on(folder, facts):
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_server_goes_on_with_what_every_version_left_and_with_a_copy_of_it(tmp_path, kept, name):
     folder, facts = kept(name)
-    Store(tmp_path / "new").close()
+    open_store(tmp_path / "new").close()
     assert command("check", "--data", folder).returncode == (0 if name == SERVERS[-1] else 1)
     assert command("backup", tmp_path / "copy.tar", "--data", folder).returncode == 0
     restored = command("restore", tmp_path / "copy.tar", "--data", tmp_path / "restored")

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from aggregator_server.security import Tokens
-from aggregator_server.store import Store
+from aggregator_server.store.opening import open_store
 from aggregator_server.web.app import create_app
 from tests.support.checkout import ROOT
 from tests.support.dashboard_visitor import Visitor
@@ -18,7 +18,7 @@ PARTS = {"device_id": f"{1:032x}", "sha256": "0" * 64, "name:path": "dashboard.c
 
 def routes(folder):
     """Every (method, address) that the application answers, as it was written."""
-    store = Store(folder)
+    store = open_store(folder)
     try:
         app = create_app(store, Tokens("x" * 16, "y" * 16))
         modules = [route for route in app.routes if hasattr(route, "methods")]

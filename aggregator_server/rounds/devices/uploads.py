@@ -18,8 +18,8 @@ from aggregator_server.fleet.shared_models import read_manifest
 from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
 from aggregator_server.names import check_name
 from aggregator_server.rounds.queries import is_open, no_such_round, state_of
-from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
+from aggregator_server.store.store import Store
 from aggregator_server.store.tables import (
     BlobRow,
     DeviceRow,

@@ -18,7 +18,7 @@ from aggregator_server.operator_changes.merge_and_retire import merge_class, rem
 from aggregator_server.operator_changes.restore_and_undo import undo_operation
 from aggregator_server.rounds.replies import describe_round
 from aggregator_server.schemas import ClassDetail
-from aggregator_server.store import Store
+from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ACTIVE
 from aggregator_server.web.dashboard.access import Operator, OwnForm, Signed
 from aggregator_server.web.dashboard.new_sounds import NewSounds, new_sounds_of

@@ -20,8 +20,8 @@ from aggregator_server.fleet.devices import find_devices
 from aggregator_server.fleet.health import SEEN_S, count_devices, count_outdated, health_of, is_outdated_one
 from aggregator_server.fleet.reputation import QUARANTINED, SUSPECTED
 from aggregator_server.schemas import DeviceInfo
-from aggregator_server.store import Tables
 from aggregator_server.store.expressions import folded
+from aggregator_server.store.store import Tables
 from aggregator_server.store.tables import IS_ACTIVE, DeviceRow
 from aggregator_server.web.dashboard.access import Operator, OwnForm, Signed
 from aggregator_server.web.dashboard.rendering import PageRoute, render, to_page

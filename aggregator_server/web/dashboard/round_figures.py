@@ -7,7 +7,7 @@ from aggregator_server.fleet.devices import find_devices
 from aggregator_server.rounds.queries import open_round_id
 from aggregator_server.rounds.replies import describe_round
 from aggregator_server.schemas import DeviceInfo, ParticipantInfo, RoundDetail
-from aggregator_server.store import Store
+from aggregator_server.store.store import Store
 
 _SHOWN = 200  # devices of a round
 _ORDER = ("late", "missing", "screened", "waiting", "uploaded", "learned", "kept_own")

@@ -16,7 +16,7 @@ from aggregator_server.rounds import lifecycle
 from aggregator_server.rounds.opening import fleet_kind
 from aggregator_server.rounds.replies import list_progress, list_rounds
 from aggregator_server.schemas import RECOMMENDED, RoundRequest
-from aggregator_server.store import Store
+from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ModelRow, PublicSetRow
 from aggregator_server.strategies.registry import recommended, strategies
 from aggregator_server.strategies.registry import strategy as lookup

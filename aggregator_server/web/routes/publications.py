@@ -15,9 +15,9 @@ from aggregator_server.fleet.invitations import require_open
 from aggregator_server.fleet.shared_models import published_model
 from aggregator_server.rounds.publishing import describe_model, describe_public_set, publish_model, publish_public_set
 from aggregator_server.schemas import ModelInfo, PublicSetInfo
-from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.free_space import require_room
+from aggregator_server.store.store import Store
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import By, CurrentService, EntryOfCaller, Operator, for_members, for_people
 from aggregator_server.web.routes.blobs import BINARY, BINARY_BODY, stream

@@ -10,12 +10,12 @@ from aggregator_server.fleet.sessions import find_session, make_once, sign_in, s
 from aggregator_server.fleet.tokens import FIRST, add_token, find_person, revoke_token
 from aggregator_server.limits import SESSION_S, SESSIONS_PER_TOKEN, SIGN_IN_LINK_S
 from aggregator_server.schemas import TokenRequest
-from aggregator_server.store import Store
+from aggregator_server.store.opening import open_store
 from tests.support.aggregator_process import ADMIN
 
 
 def test_a_session_ends_by_itself_and_with_the_first_token(tmp_path):
-    store = Store(tmp_path / "data")
+    store = open_store(tmp_path / "data")
     secret = sign_in(store, ADMIN, ADMIN, None, 100.0)
     assert find_session(store, secret, ADMIN, 99.0 + SESSION_S).role == "admin"
     assert find_session(store, secret, ADMIN, 100.0 + SESSION_S) is None
@@ -26,7 +26,7 @@ def test_a_session_ends_by_itself_and_with_the_first_token(tmp_path):
 
 
 def test_a_token_has_so_many_sessions_and_no_more(tmp_path):
-    store = Store(tmp_path / "data")
+    store = open_store(tmp_path / "data")
     made = add_token(store, TokenRequest(name="Anna", role="viewer"), SERVER, 1.0)
     first = sign_in(store, ADMIN, ADMIN, None, 1.0)
     secrets = [sign_in(store, made.token, ADMIN, None, 2.0 + turn) for turn in range(SESSIONS_PER_TOKEN + 1)]
@@ -38,7 +38,7 @@ def test_a_token_has_so_many_sessions_and_no_more(tmp_path):
 
 
 def test_a_link_signs_an_administrator_in_once(tmp_path):
-    store = Store(tmp_path / "data")
+    store = open_store(tmp_path / "data")
     once = make_once(store, ADMIN, SERVER, 100.0)
     secret = sign_in(store, once, ADMIN, None, 99.0 + SIGN_IN_LINK_S)
     assert find_session(store, secret, ADMIN, 99.0 + SESSION_S) == FIRST
@@ -48,7 +48,7 @@ def test_a_link_signs_an_administrator_in_once(tmp_path):
 
 
 def test_a_link_is_no_use_after_a_minute_or_with_another_token_of_the_server(tmp_path):
-    store = Store(tmp_path / "data")
+    store = open_store(tmp_path / "data")
     once = make_once(store, ADMIN, SERVER, 100.0)
     for first, now in ((ADMIN, 100.0 + SIGN_IN_LINK_S), ("another token of the administrator", 101.0)):
         with pytest.raises(NotAuthenticatedError, match="was used"):
@@ -60,7 +60,7 @@ def test_a_link_is_no_use_after_a_minute_or_with_another_token_of_the_server(tmp
 
 
 def test_what_a_link_holds_is_neither_a_session_nor_a_token_and_no_session_is_a_link(tmp_path):
-    store = Store(tmp_path / "data")
+    store = open_store(tmp_path / "data")
     once = make_once(store, ADMIN, SERVER, 100.0)
     assert find_session(store, once, ADMIN, 101.0) is None
     assert find_person(store, once, 101.0) is None
@@ -70,7 +70,7 @@ def test_what_a_link_holds_is_neither_a_session_nor_a_token_and_no_session_is_a_
 
 
 def test_of_many_who_open_a_link_at_the_same_time_one_is_signed_in(tmp_path):
-    store = Store(tmp_path / "data")
+    store = open_store(tmp_path / "data")
     once = make_once(store, ADMIN, SERVER, 100.0)
     start, outcomes = threading.Barrier(8), []
 

@@ -20,9 +20,10 @@ from aggregator_server.errors import BackupError, BlobError, StartError, StateAw
 from aggregator_server.fleet.audit import list_entries
 from aggregator_server.rounds.replies import describe_round
 from aggregator_server.rounds.retention import sweep
-from aggregator_server.store import Store, alone, open_blobs, open_tables, why_not_meant
 from aggregator_server.store.blobs import BlobFolder
+from aggregator_server.store.data_folder import why_not_meant
 from aggregator_server.store.location import Location, locate_by
+from aggregator_server.store.opening import alone, open_blobs, open_store, open_tables
 from aggregator_server.store.tables import BlobRow, ParticipantRow
 from aggregator_server.upkeep.backup import back_up, restore
 from aggregator_server.upkeep.check import check
@@ -38,7 +39,7 @@ DAY_S = 86_400.0
 
 @pytest.fixture
 def store(place):
-    with contextlib.closing(Store(place)) as store:
+    with contextlib.closing(open_store(place)) as store:
         yield store
 
 
@@ -67,7 +68,7 @@ def test_a_database_that_cannot_hold_every_name_is_refused_with_the_way_out(stat
     name = f"narrow_{encoding.lower()}"
     states.postgres.ask("postgres", f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
     place = Location(tmp_path / "data", states.postgres.url(name))
-    for look in (why_not_meant, Store):
+    for look in (why_not_meant, open_store):
         said = f"has the encoding {encoding}.*createdb --encoding UTF8 --template template0"
         with pytest.raises(StartError, match=said) as refused:
             look(place)
@@ -151,8 +152,8 @@ def test_a_round_that_was_undone_leaves_its_number_to_the_next(tmp_path):
 
 def test_servers_share_a_fleet_where_they_share_its_store_and_no_command_moves_it_meanwhile(place, store, tmp_path):
     with pytest.raises(StartError, match="in use by another aggregator"):  # its arrays would be on its own disk
-        Store(Location(tmp_path / "without a store", place.database))
-    with contextlib.closing(Store(Location(tmp_path / "another machine's", place.database, place.store))) as other:
+        open_store(Location(tmp_path / "without a store", place.database))
+    with contextlib.closing(open_store(Location(tmp_path / "another machine's", place.database, place.store))) as other:
         digest = other.blobs.put(b"abc")
         assert store.blobs.read(digest) == b"abc"
         store.close()
@@ -161,7 +162,7 @@ def test_servers_share_a_fleet_where_they_share_its_store_and_no_command_moves_i
     with alone(place) as is_alone:
         assert is_alone
         with pytest.raises(StartError, match="or by a command"):
-            Store(Location(tmp_path / "another machine's", place.database, place.store))
+            open_store(Location(tmp_path / "another machine's", place.database, place.store))
 
 
 def test_blobs_of_another_fleet_a_database_of_something_else_and_a_bucket_that_is_not_there_are_refused(
@@ -169,18 +170,18 @@ def test_blobs_of_another_fleet_a_database_of_something_else_and_a_bucket_that_i
 ):
     store.close()
     other = moved_to(tmp_path / "other")
-    Store(other).close()
+    open_store(other).close()
     with pytest.raises(StartError, match="database of another fleet"):
-        Store(Location(tmp_path / "x", place.database, other.store))
+        open_store(Location(tmp_path / "x", place.database, other.store))
     empty = moved_to(tmp_path / "y")
     with pytest.raises(StartError, match=r"belong to a fleet, but its database .* is missing or empty"):
-        Store(Location(tmp_path / "z", empty.database, other.store))
+        open_store(Location(tmp_path / "z", empty.database, other.store))
     found = moved_to(tmp_path / "data")
     states.postgres.ask(name_of(found), "CREATE TABLE invoices (id int)")
     with pytest.raises(StartError, match="tables of another program, like invoices"):
-        Store(found)
+        open_store(found)
     with pytest.raises(StateAwayError, match="NoSuchBucket"):
-        Store(Location(tmp_path / "data", moved_to(tmp_path).database, "s3://no-such-bucket/x"))
+        open_store(Location(tmp_path / "data", moved_to(tmp_path).database, "s3://no-such-bucket/x"))
 
 
 def test_a_fleet_moves_there_and_back_and_a_move_that_was_interrupted_is_begun_again(
@@ -195,13 +196,13 @@ def test_a_fleet_moves_there_and_back_and_a_move_that_was_interrupted_is_begun_a
         with pytest.raises(RuntimeError, match="killed"):
             move(Location(folder), there)
     with pytest.raises(StartError, match="missing or empty"):  # nobody begins a fleet beside what was copied
-        Store(there)
+        open_store(there)
     assert move(Location(folder), there)[1] > 0
     assert set(open_blobs(there).digests()) == set(BlobFolder(folder / "blobs").digests())
     assert rows_of(there) == before
     with pytest.raises(StartError, match=r"is in postgresql.*; name it by --database"):
-        Store(folder)
-    fleet.store = Store(there)
+        open_store(folder)
+    fleet.store = open_store(there)
     with contextlib.closing(fleet.store):
         for device in fleet.devices[2:]:
             fleet.upload(device, 201.0)
@@ -212,8 +213,8 @@ def test_a_fleet_moves_there_and_back_and_a_move_that_was_interrupted_is_begun_a
     assert main(["move", "--data", str(folder), "--to", str(tmp_path / "back")]) == 0
     assert "arrays" in capsys.readouterr().out
     with pytest.raises(StartError, match="was moved to"):
-        Store(there)
-    with contextlib.closing(Store(tmp_path / "back")) as store:
+        open_store(there)
+    with contextlib.closing(open_store(tmp_path / "back")) as store:
         assert describe_round(store, 2) == found
         assert all(store.blobs.is_whole(digest) for digest in store.blobs.digests())
     assert check(tmp_path / "back") == []
@@ -233,9 +234,9 @@ def test_a_backup_is_the_same_from_both_and_goes_into_both(tmp_path, moved_to, p
     restore(tmp_path / "copy.tar", elsewhere)
     assert rows_of(tmp_path / "folder") == rows_of(elsewhere) == before
     assert check(tmp_path / "folder") == check(elsewhere) == check(place, repair=True) == []
-    with contextlib.closing(Store(elsewhere)) as store:
+    with contextlib.closing(open_store(elsewhere)) as store:
         assert [entry.what for entry in list_entries(store, None, 10)]
-    with contextlib.closing(Store(place)) as store, store.writing() as session:
+    with contextlib.closing(open_store(place)) as store, store.writing() as session:
         session.add(BlobRow(sha256="a" * 64, kind="model"))
     with pytest.raises(StartError, match="holds a fleet already"):
         restore(tmp_path / "copy.tar", Location(tmp_path / "third", place.database, moved_to(tmp_path).store))
@@ -261,7 +262,7 @@ def test_a_folder_remembers_where_its_fleet_is_and_asks_for_nothing_but_the_pass
     tmp_path, place, states, monkeypatch, capsys
 ):
     address = f"{place.database}?application_name=of%20the%20tests"
-    Store(Location(place.data, address, place.store)).close()
+    open_store(Location(place.data, address, place.store)).close()
     note = (place.data / "state.json").read_text()
     assert "application_name=of" in note
     assert not any(word in note for word in ("p@ss", "p%40ss", "p%2540ss"))

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import select
 
 from aggregator_server.errors import LeaseLostError, StateAwayError
-from aggregator_server.store import Store
 from aggregator_server.store.location import Location
+from aggregator_server.store.opening import open_store
 from aggregator_server.store.tables import BlobRow
 from tests.support.edge_process import wait_for
 from tests.support.state_servers import name_of
@@ -24,7 +24,7 @@ def join(tmp_path, place):
 
         def start(name):
             location, heard = Location(tmp_path / name, place.database, place.store), []
-            store = running.enter_context(contextlib.closing(Store(location)))
+            store = running.enter_context(contextlib.closing(open_store(location)))
             store.join(heard.append)
             return store, heard
 

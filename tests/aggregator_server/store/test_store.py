@@ -11,10 +11,10 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from aggregator_server.errors import BlobError, StartError, StateAwayError
-from aggregator_server.store import Store
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.location import Location
 from aggregator_server.store.objects import ObjectBlobs, _first_line
+from aggregator_server.store.opening import open_store
 from aggregator_server.store.tables import BlobRow, ParticipantRow, RoundRow
 from aggregator_server.upkeep.backup import back_up, restore
 from aggregator_server.upkeep.check import check
@@ -23,7 +23,7 @@ from tests.support.core_fleet import between_rounds
 
 @pytest.fixture
 def store(tmp_path):
-    store = Store(tmp_path / "data")
+    store = open_store(tmp_path / "data")
     yield store
     store.close()
 
@@ -134,7 +134,7 @@ def test_a_statement_that_fails_does_not_spoil_the_next_one_and_one_thread_alone
 def test_a_database_that_another_program_holds_is_away_and_takes_writes_again_later(tmp_path, monkeypatch):
     monkeypatch.setattr("aggregator_server.store.database._LOCK_WAIT_S", 0.2)
     with (
-        contextlib.closing(Store(tmp_path / "data")) as store,
+        contextlib.closing(open_store(tmp_path / "data")) as store,
         contextlib.closing(sqlite3.connect(tmp_path / "data" / "auricle.db", isolation_level=None)) as other,
     ):
         other.execute("BEGIN IMMEDIATE")
@@ -153,7 +153,7 @@ def test_a_database_that_another_program_holds_is_away_and_takes_writes_again_la
 
 
 def test_a_database_that_was_removed_takes_nothing_more(tmp_path):
-    with contextlib.closing(Store(tmp_path / "data")) as store:
+    with contextlib.closing(open_store(tmp_path / "data")) as store:
         (tmp_path / "data" / "auricle.db").rename(tmp_path / "away.db")
         for using in (store.writing, store.reading):
             with pytest.raises(StateAwayError, match=r"auricle\.db was removed or replaced"), using() as session:
@@ -176,36 +176,39 @@ def test_everything_is_within_a_folder_whatever_signs_its_name_has(tmp_path, nam
     database = folder / "auricle.db"
     assert (stat.S_IMODE(database.stat().st_mode), database.stat().st_size > 0) == (0o600, True)
     other = Location(tmp_path / name / "data", None, str(tmp_path / name / "store"))
-    with contextlib.closing(Store(other)) as store:
+    with contextlib.closing(open_store(other)) as store:
         assert store.blobs.read(store.blobs.put(b"abc")) == b"abc"
 
 
 def test_one_process_at_a_time_has_the_folder_which_is_for_its_owner_alone(tmp_path):
-    with contextlib.closing(Store(tmp_path / "data")), pytest.raises(StartError, match="in use by another aggregator"):
-        Store(tmp_path / "data")
-    Store(tmp_path / "data").close()
+    with (
+        contextlib.closing(open_store(tmp_path / "data")),
+        pytest.raises(StartError, match="in use by another aggregator"),
+    ):
+        open_store(tmp_path / "data")
+    open_store(tmp_path / "data").close()
     assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
 
 
 def test_a_folder_that_cannot_be_used_and_a_foreign_file_are_explained(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(StartError, match="cannot be used"):
-        Store(tmp_path / "file" / "data")
+        open_store(tmp_path / "file" / "data")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "auricle.db").write_bytes(b"this is no database" * 100)
     with pytest.raises(StartError, match=r"auricle\.db is damaged \(file is not a database\)"):
-        Store(tmp_path / "data")
+        open_store(tmp_path / "data")
 
 
 def test_tables_of_another_release_are_refused_and_left_as_they_are(tmp_path):
     folder = tmp_path / "data"
-    Store(folder).close()
+    open_store(folder).close()
     with contextlib.closing(sqlite3.connect(folder / "auricle.db")) as database, database:
         database.execute("DROP TABLE learned")
         database.execute("UPDATE alembic_version SET version_num = 'f00'")
     for _ in range(2):  # the first refusal changed nothing, nor does it keep the folder
         with pytest.raises(StartError, match=r"have revision f00, this one reads 2\. Run the release that made them"):
-            Store(folder)
+            open_store(folder)
     with contextlib.closing(sqlite3.connect(folder / "auricle.db")) as database:
         assert database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'learned'").fetchone() == (0,)
 

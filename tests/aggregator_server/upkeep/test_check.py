@@ -8,7 +8,7 @@ import pytest
 
 from aggregator_server.cli import main
 from aggregator_server.errors import BackupError
-from aggregator_server.store import Store
+from aggregator_server.store.opening import open_store
 from aggregator_server.upkeep.check import check
 from tests.support.core_fleet import between_rounds
 from tests.support.flips import flips
@@ -35,7 +35,7 @@ def a_blob(folder, query):
 def test_a_whole_folder_has_no_findings_and_a_server_may_run_beside_a_check_and_not_beside_a_repair(folder, capsys):
     assert check(folder) == []
     assert check(folder, repair=True) == []
-    with contextlib.closing(Store(folder)):
+    with contextlib.closing(open_store(folder)):
         assert main(["check", "--data", str(folder)]) == 0
         assert "nothing is damaged" in capsys.readouterr().out
         with pytest.raises(BackupError, match="stop it before a repair"):
@@ -50,7 +50,7 @@ def test_a_damaged_upload_of_the_open_round_is_sent_again(fleet, folder):
     assert "--repair" in finding.way_out
     assert [finding.repaired for finding in check(folder, repair=True)] == [True]
     assert check(folder) == []
-    fleet.store = Store(folder)
+    fleet.store = open_store(folder)
     for device in fleet.devices[:1] + fleet.devices[3:]:
         fleet.upload(device, 202.0)
     assert fleet.advance() == 2

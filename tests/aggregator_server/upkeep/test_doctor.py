@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from aggregator_server.errors import StartError
-from aggregator_server.store import Store
+from aggregator_server.store.opening import open_store
 from aggregator_server.upkeep.backup import back_up, restore
 from aggregator_server.upkeep.doctor import examine
 from fleet_protocol.command_line import version
@@ -75,6 +75,6 @@ def test_what_answers_at_a_copys_address_is_not_taken_for_its_own_server(start_a
     found = by_subject(examine(tmp_path / "again", time.time()))["server"]
     what = f"one of another folder answers at {server.url}; none runs with this folder"
     assert (found.state, found.what) == ("problem", what)
-    with closing(Store(tmp_path / "again")):  # as one that is started with the address of the other
+    with closing(open_store(tmp_path / "again")):  # as one that is started with the address of the other
         found = by_subject(examine(tmp_path / "again", time.time()))["server"]
     assert (found.state, "the folder's own is another one" in found.what) == ("problem", True)

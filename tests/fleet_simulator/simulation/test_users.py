@@ -13,7 +13,7 @@ from aggregator_server.rounds.devices.work import acknowledge, next_work
 from aggregator_server.rounds.lifecycle import advance, open_round
 from aggregator_server.rounds.publishing import publish_public_set
 from aggregator_server.schemas import RoundRequest
-from aggregator_server.store import Store
+from aggregator_server.store.opening import open_store
 from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.score_sharing import ScoreSharing
 from edge_client.model.runtime import ModelRuntime
@@ -67,7 +67,7 @@ class RealFleet:
     """The aggregator's core with its database, and for each user a device's own code from round to round."""
 
     def __init__(self, folder, simulation):
-        self.store, self.users, self.experiment = Store(folder), simulation.devices.users, simulation.experiment
+        self.store, self.users, self.experiment = open_store(folder), simulation.devices.users, simulation.experiment
         with self.store.blobs.receive() as incoming:
             incoming.write(simulation.state.fleet.public_set.pack())
             publish_public_set(self.store, incoming)
