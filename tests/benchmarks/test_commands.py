@@ -35,6 +35,19 @@ def test_simulated_fleets_have_figures_for_each_size(bundles):
         assert any(line.startswith(f"devices {result['devices']} ") for line in lines)
 
 
+def test_every_rule_has_its_time_in_plain_reads_and_its_memory():
+    rows, lines = measured("aggregation", "--devices", "12", "--turns", "1")
+    assert [row["rule"] for row in rows] == ["label_wise", "lpa", "median", "krum"]
+    assert all(0 < row["reads"] <= row["all reads"] for row in rows)
+    assert all(line.startswith(f"rule {row['rule']} ") for line, row in zip(lines, rows, strict=True))
+
+
+def test_a_networks_epoch_stands_beside_kerass():
+    (row,), _ = measured("training", "--architectures", "cnn2", "--turns", "1")
+    assert row["of keras"] == pytest.approx(row["epoch_s"] / row["keras_s"])
+    assert 0 < row["mb"] < row["keras_mb"]
+
+
 @pytest.mark.skipif(not (DATA / "gsc_v2_test").is_dir(), reason=f"there are no recordings in {DATA}")
 def test_one_liar_of_ten_plants_no_word_and_takes_no_slot(tmp_path):
     chosen = ["--ways", "plant", "--liars", "1", "--seeds", "0", "--cache", tmp_path / "embeddings"]
