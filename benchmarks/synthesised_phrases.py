@@ -90,8 +90,9 @@ def _speakers(count: int, rng: np.random.Generator) -> Iterator[tuple[str, Say]]
         for voice in sorted(set(listed.partition(":")[2].split()) - {"awb_time", "kal"}):
             yield f"flite-{voice}", _flite(voice)
     if shutil.which("text2wave"):
-        listed = subprocess.run(["festival", "-b", "(print (voice.list))"], capture_output=True, text=True, check=True)
-        for voice in sorted(set(re.findall(r"\w+", listed.stdout)) - {"nil"}):
+        asked = ["festival", "-b", "(print (voice.list))"]
+        listed = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+        for voice in sorted(set(re.findall(r"\w+", listed)) - {"nil"}):
             yield f"festival-{voice.replace('_', '-')}", _festival(voice)
 
 

@@ -125,6 +125,11 @@ class TomlFile:
 
     def _value(self, key: str, hint: Any, value: Any, name: str, nth: Nth) -> Any:  # noqa: ANN401  (a hint; a value)
         """Return a key's value as its section takes it, with bundles found."""
+        if typing.get_origin(hint) is tuple and not isinstance(value, list):  # a text would become its letters
+            where = self.place(name.split()[0], key, nth)
+            raise self.error(
+                f"{where}: [{name}] {key} = {value!r} is of the wrong type: it must be a list, in brackets"
+            )
         if hint != BundlePath and BundlePath not in typing.get_args(hint):
             return _as_declared(hint, value)
         given, folder = (value if isinstance(value, list) else [value]), self.path.resolve().parent

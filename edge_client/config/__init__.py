@@ -14,6 +14,7 @@ from typing import Any
 
 from edge_client.config import sections
 from edge_client.config.hours import Hours
+from edge_client.config.rules import MOST_RULES, RuleConfig
 from edge_client.errors import ConfigError
 from fleet_protocol.toml_sections import TomlFile
 
@@ -22,6 +23,7 @@ _SECRETS = {("server", "enrol_token"): "AURICLE_ENROL_TOKEN", ("mqtt", "password
 # What the events of [microphone] call it where there are others.
 FIRST_INPUT = "microphone"
 _MICROPHONES, _MOST_MICROPHONES = "microphones", 7
+_RULES = "rules"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,7 @@ class Config:
 
     Attributes:
         microphones: Further sources of sound, by the name that their events have (``[microphones.NAME]``).
+        rules: What is done when something is heard (``[[rules]]``).
     """
 
     device: sections.DeviceConfig
@@ -38,6 +41,7 @@ class Config:
     recordings: sections.RecordingsConfig = field(default_factory=sections.RecordingsConfig)
     microphone: sections.MicrophoneConfig | None = None
     microphones: Mapping[str, sections.MicrophoneConfig] = field(default_factory=dict)
+    rules: tuple[RuleConfig, ...] = ()
     listen: sections.ListenConfig = field(default_factory=sections.ListenConfig)
     detector: sections.DetectorConfig = field(default_factory=sections.DetectorConfig)
     events: sections.EventsConfig = field(default_factory=sections.EventsConfig)
@@ -74,7 +78,7 @@ def load_config(path: Path) -> Config:
     """Read and check a file, to which its relative paths are relative. Raises ConfigError, which names the place."""
     file = TomlFile.read(path, "configuration", ConfigError)
     own = section_classes()
-    file.require_known((*own, _MICROPHONES))
+    file.require_known((*own, _MICROPHONES, _RULES))
     values = {
         item.name: file.section(item.name, own[item.name], file.document.get(item.name, {}))
         for item in dataclasses.fields(Config)
@@ -84,7 +88,23 @@ def load_config(path: Path) -> Config:
     for (name, key), variable in _SECRETS.items():
         if values.get(name) is not None and variable in os.environ:
             values[name] = dataclasses.replace(values[name], **{key: os.environ[variable]})
-    return Config(**values, microphones=microphones)
+    return Config(**values, microphones=microphones, rules=_rules(file))
+
+
+def _rules(file: TomlFile) -> tuple[RuleConfig, ...]:
+    """Return the sections ``[[rules]]`` in their order."""
+    given, where = file.document.get(_RULES, []), file.place(_RULES)
+    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+        raise ConfigError(f"{where}: each rule is a section [[{_RULES}]]")
+    if len(given) > MOST_RULES:
+        raise ConfigError(f"{where}: {len(given)} rules; at most {MOST_RULES} are possible")
+    rules: list[RuleConfig] = []
+    for number, values in enumerate(given, start=1):
+        rule: RuleConfig = file.section(_RULES, RuleConfig, values, (number,))
+        if any(rule.name == other.name for other in rules):
+            raise ConfigError(f"{file.place(_RULES, 'name', (number,))}: there is a rule {rule.name!r} already")
+        rules.append(rule)
+    return tuple(rules)
 
 
 def _microphones(file: TomlFile, *, listens: bool) -> dict[str, sections.MicrophoneConfig]:
@@ -110,7 +130,7 @@ def _microphones(file: TomlFile, *, listens: bool) -> dict[str, sections.Microph
 def section_classes() -> dict[str, type[Any]]:
     """Return the dataclass of every section that a configuration file may have."""
     hints = typing.get_type_hints(Config)
-    del hints["microphones"]
+    del hints["microphones"], hints["rules"]
     return {
         name: next(part for part in typing.get_args(hint) if part is not type(None))
         if isinstance(hint, types.UnionType)

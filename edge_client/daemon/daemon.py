@@ -42,6 +42,7 @@ from edge_client.detection.doubts import Doubt
 from edge_client.detection.sensitivity import together
 from edge_client.events import Asked, Heard, Reply, Switch
 from edge_client.events.delivery import Delivery
+from edge_client.events.mqtt import MqttSink
 from edge_client.events.publisher import Publisher, open_sinks
 from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.live.feed import LiveFeed
@@ -53,6 +54,7 @@ from edge_client.owner_changes import empty_deleted
 from edge_client.questions.answers import OFFER, answer, finish_all
 from edge_client.questions.asking import Asker
 from edge_client.room.memory import RoomMemory
+from edge_client.rules.sink import RulesSink
 from edge_client.storage.class_offers import Offer
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.pauses import Pause, Pauses
@@ -133,6 +135,10 @@ class Daemon:
         self._pauses = PauseWatch(self._state, Pauses(self._state.database, config.hours))
         device_id = self._state.identity.load().device_id
         sinks = open_sinks(config, device_id, replied, self._switch) if config.microphone else []
+        if config.rules and config.microphone:
+            broker = next((sink.say for sink in sinks if isinstance(sink, MqttSink)), None)
+            place = config_path.parent
+            sinks.append(RulesSink(config.rules, config.device.name, self._state.database, place, broker))
         self._publisher = Publisher(sinks, self._keep_sound)
         runtime = installed_runtime() or "none"
         self._versions = {"auricle": version(), "bundle": config.bundle.stem, "runtime": runtime}

@@ -88,7 +88,7 @@ class ListeningLoop:
             input_name: What events call the source; "" where there is no other.
         """
         self._source, self._load, self._beat = source, load, beat
-        self._publisher, self._feed = publisher, feed
+        self._publisher, self._feed, self._input = publisher, feed, input_name
         loaded = load()
         self._detector = Detector(loaded, config, input_name=input_name)
         self._lasting = loaded.lasting
@@ -195,6 +195,9 @@ class ListeningLoop:
             with self._lock:
                 self._latencies_s.append((time.perf_counter() - begin) / hops)
             self.hearings.update(self._detector.standing, self._lasting)
+            self._publisher.level(
+                self._input, self._detector.level_db, hops * self._detector.hop_samples / self._rate_hz
+            )
         self._follow()
         for heard in found:
             self._publisher.publish(heard)

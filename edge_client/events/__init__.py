@@ -148,6 +148,9 @@ class Sink:
     def follow(self, event: Event) -> None:
         """Take an event whose everyday sound goes on (every few seconds) or is over (``ended``)."""
 
+    def level(self, heard_by: str, level_db: float, seconds: float) -> None:
+        """Take the level, dB full scale, that an input had for some seconds; called several times a second."""
+
     def announce(self, labels: Sequence[str]) -> None:
         """Take which labels the device knows from now on."""
 

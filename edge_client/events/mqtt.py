@@ -166,6 +166,10 @@ class MqttSink(Sink):
         if before != self._off:
             self._sending.put("switches")
 
+    def say(self, topic: str, text: str) -> bool:
+        """Send what a rule says, to a topic of the owner's; return whether the broker is there."""
+        return self._connection.up and self._connection.publish(topic, text, retain=False) is not None
+
     def trouble(self) -> str:
         """Say why the broker is not reached, "" where it is."""
         return self._connection.trouble()

@@ -60,6 +60,11 @@ class Publisher:
         for sink in self._sinks:
             sink.follow(event)
 
+    def level(self, heard_by: str, level_db: float, seconds: float) -> None:
+        """Say how loud an input was for some seconds."""
+        for sink in self._sinks:
+            sink.level(heard_by, level_db, seconds)
+
     def announce(self, labels: Sequence[str]) -> None:
         """Say which labels the device knows from now on."""
         for sink in self._sinks:

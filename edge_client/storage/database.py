@@ -59,6 +59,13 @@ CREATE TABLE IF NOT EXISTS candidates (
 ALTER TABLE renamings ADD COLUMN kind TEXT NOT NULL DEFAULT '';
 ALTER TABLE renamings ADD COLUMN others TEXT NOT NULL DEFAULT '{}';
 """,
+    # What rules have still to tell.
+    """
+CREATE TABLE IF NOT EXISTS outbox (
+    id INTEGER PRIMARY KEY, at REAL NOT NULL, due REAL NOT NULL, tries INTEGER NOT NULL, rule TEXT NOT NULL,
+    action TEXT NOT NULL, document TEXT NOT NULL, error TEXT NOT NULL
+) STRICT;
+""",
 )
 VERSION = len(_VERSIONS)
 # What SQLite says when the disk or another process is in the way; anything else is damage.

@@ -1,0 +1,126 @@
+"""Looks at what is heard by the rules, and delivers what they say; listening never waits for either."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from edge_client.config.rules import RuleConfig
+from edge_client.errors import StateError
+from edge_client.events import Event, Sink
+from edge_client.events.delivery import Delivery
+from edge_client.logs import RateLimitedLog
+from edge_client.rules.actions import ActionError, Actions, Broker, actions_of
+from edge_client.rules.conditions import Condition, GoingOn, Occurrence
+from edge_client.rules.outbox import Message, Outbox
+from edge_client.storage.database import Database
+
+log = logging.getLogger(__name__)
+
+_APPLIED = "rules_applied"
+_GRACE_S, _LOOK_S = 2.0, 2.0
+_Seen = tuple[Event, bool] | Occurrence
+
+
+class RulesSink(Sink):
+    """Applies rules to events. A thread looks, another one delivers."""
+
+    def __init__(
+        self, rules: Sequence[RuleConfig], device: str, database: Database, folder: Path, broker: Broker | None
+    ) -> None:
+        """Go on with what waits. ``folder``: of the configuration."""
+        self._rules = {rule.name: rule for rule in rules}
+        self._device, self._database = device, database
+        self._outbox, self._actions = Outbox(database), Actions(folder, broker)
+        applied = database.note(_APPLIED) or {}
+        self._conditions = [Condition(rule, float(applied.get(rule.name, 0.0))) for rule in rules]
+        self._by_level = [one for one in self._conditions if one.rule.louder_than_db is not None]
+        self._going_on = GoingOn()
+        self._trouble = RateLimitedLog(log)
+        self._looking: Delivery[_Seen] = Delivery("the rules", self._look)
+        self._stop, self._new = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._deliver, name="rules", daemon=True)
+        self._thread.start()
+
+    def publish(self, event: Event) -> None:
+        """Look at an event."""
+        self._looking.put((event, False))
+
+    def follow(self, event: Event) -> None:
+        """Note that a sound goes on, or is over."""
+        self._looking.put((event, True))
+
+    def level(self, heard_by: str, level_db: float, seconds: float) -> None:
+        """Look at the level that an input had for some seconds."""
+        for one in self._by_level:
+            if one.loud(heard_by, level_db, seconds):
+                self._looking.put(Occurrence.of_level(time.time(), heard_by, level_db))
+
+    def close(self) -> None:
+        """Look at what waits; what is not delivered stays for the next start."""
+        self._looking.close(_GRACE_S)
+        self._stop.set()
+        self._new.set()
+        self._thread.join(_GRACE_S)
+
+    def _look(self, seen: _Seen) -> None:
+        if isinstance(seen, tuple):
+            event, follows = seen
+            self._going_on.take(event, follows=follows)
+            if follows:
+                return
+            found = Occurrence.of_event(event)
+        else:
+            found = seen
+        for condition in self._conditions:
+            if condition.applies(found, self._going_on):
+                self._outbox.add(condition.rule.name, told(condition.rule, found, self._device), found.time)
+                applied = {one.rule.name: one.last for one in self._conditions if one.last}
+                self._database.set_note(_APPLIED, applied, durable=False)
+                self._new.set()
+
+    def _deliver(self) -> None:
+        key: object = None
+        due: float = 0.0
+        while not self._stop.is_set():
+            try:
+                # Another process may have added a message; one that failed becomes due.
+                if (now := self._outbox.key()) != key or time.monotonic() >= due:
+                    key, due = now, time.monotonic() + _LOOK_S
+                    while not self._stop.is_set() and (message := self._outbox.due()) is not None:
+                        self._do(message)
+            except (StateError, OSError) as error:
+                self._trouble.warning("rules cannot be followed now: %s", error)
+            self._new.wait(_LOOK_S)
+            self._new.clear()
+
+    def _do(self, message: Message) -> None:
+        rule = self._rules.get(message.rule)
+        try:
+            if rule is None or message.action not in actions_of(rule):
+                raise ActionError("the configuration has this no more", for_good=True)
+            self._actions.do(rule, message.action, message.document)
+        except ActionError as error:
+            self._trouble.warning("rule %s: %s", message.rule, error)
+            self._outbox.failed(message, str(error), for_good=error.for_good)
+        else:
+            self._outbox.done(message)
+
+
+def told(rule: RuleConfig, found: Occurrence, device: str, **more: object) -> dict[str, dict[str, Any]]:
+    """Return the document that each of a rule's actions gets."""
+    names = {"label": found.label, "input": found.input, "device": device, "rule": rule.name}
+    then = datetime.fromtimestamp(found.time)
+    figures = {
+        "time": f"{then:%H:%M:%S}",
+        "score": f"{100 * found.score:.0f} %",
+        "level_db": f"{found.level_db:.0f} dB",
+    }
+    message = rule.message.format_map(names | figures)
+    document = {**found.document, "rule": rule.name, "device": device, "message": message, **more}
+    return dict.fromkeys(actions_of(rule), document)
