@@ -57,6 +57,8 @@ def test_paths_are_relative_to_the_file_and_defaults_are_filled_in(tmp_path, mon
         ("[recordings]", "[training]\nnice = 20\n[recordings]", "line 11: [training] nice = 20"),
         ("[recordings]", "[microphone]\nfile = 'x'\ndevice = 'y'\n[recordings]", "line 11: [microphone] file = "),
         ("[recordings]", "[detector.waits]\nstop = ['stop']\n[recordings]", "cannot wait for itself"),
+        ("[recordings]", "[listen]\nhours = ['7-23']\n[recordings]", "11: [listen] hours = ['7-23']: must be like"),
+        ("[recordings]", "[listen]\nhours = '07:00-23:00'\n[recordings]", "must be a list"),
         ("[recordings]", "mqtt = 7\n[recordings]", "unknown key 'mqtt' in [model]"),
         ("[device]", "mqtt = 7\n[device]", "[mqtt] must be a section"),
         ("[20, 30]", "[30, 20]", "per_round = [30, 20]"),
