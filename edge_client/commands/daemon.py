@@ -31,6 +31,7 @@ def add(commands: Commands) -> None:
     beyond = "let it listen beyond this machine, where others can read along"
     page.add_argument("--insecure-http", action="store_true", help=beyond)
     page.add_argument("--new-token", action="store_true", help="draw another token; who signed in must do so again")
+    page.add_argument("--phone", action="store_true", help="show a QR code that signs a phone in")
     offered = "where the device plays recordings: Teach offers LABEL/*.wav, and it then plays LABEL/played/*.wav too"
     page.add_argument("--offers", type=Path, metavar="FOLDER", help=offered)
     set_command(page, _ui, json=False)
@@ -68,7 +69,8 @@ def _ui(options: argparse.Namespace) -> int:
     config = load_config(options.config)
     given = {key: value for key in ("host", "port") if (value := getattr(options, key)) is not None}
     ui = dataclasses.replace(config.ui, **given, insecure_http=config.ui.insecure_http or options.insecure_http)
-    return serve(options.config, dataclasses.replace(config, ui=ui), new_token=options.new_token, offers=options.offers)
+    config = dataclasses.replace(config, ui=ui)
+    return serve(options.config, config, new_token=options.new_token, phone=options.phone, offers=options.offers)
 
 
 def _wyoming(options: argparse.Namespace) -> int:

@@ -327,8 +327,12 @@ class UiConfig:
     names: tuple[str, ...] = ()
     insecure_http: bool = False
     proxy: str = ""
+    certificate: Path | None = None
+    key: Path | None = None
 
     def __post_init__(self) -> None:
+        whole = (self.certificate is None) == (self.key is None)
+        require(whole, "certificate", str(self.certificate), "needs key, and key needs it: two files (PEM)")
         require(bool(self.host), "host", self.host, "must not be empty")
         require_between(self, 0, 65_535, "port")
         for name in self.names:
@@ -349,16 +353,16 @@ class UiConfig:
         """The page's address for other machines; "" where it has none, or none that is known here."""
         if self.proxy:
             return ""
-        if self.names:
+        if self.names and self.certificate is None:
             return f"https://{self.names[0]}/"  # of a proxy with TLS
-        if not self.insecure_http or not self.port or self.is_local:
+        if not (self.insecure_http or self.certificate) or not self.port or self.is_local:
             return ""
-        name = self.host
+        name = self.names[0] if self.names else self.host
         if _is_address(name):
             address = ipaddress.ip_address(name)
             name = f"{socket.gethostname()}.local" if address.is_unspecified else name
             name = f"[{name}]" if ":" in name else name
-        return f"http://{name}:{self.port}/"
+        return f"{'http' if self.certificate is None else 'https'}://{name}:{self.port}/"
 
 
 def _is_address(given: str) -> bool:

@@ -46,7 +46,7 @@ _CSRF_HEADER = "x-csrf-token"
 _SIGN_IN, _STATIC = "/sign-in", "/static/"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self' blob:; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {
     "content-security-policy": _POLICY,
@@ -80,11 +80,12 @@ def _plain(token: str) -> str:
 
 def require_allowed(config: UiConfig) -> None:
     """Raise ConfigError if others in the network could read along, and nobody said that they may."""
-    if not (config.proxy or config.is_local or config.insecure_http):
+    if not (config.proxy or config.is_local or config.insecure_http or config.certificate):
         raise ConfigError(
             f"host = {config.host!r}: the page is plain HTTP, so others in the network could read along. Leave it "
             f"on this machine and forward the port (ssh -L {config.port or 8471}:localhost:{config.port or 8471} "
-            "USER@DEVICE), or allow it with --insecure-http or insecure_http = true in [ui]"
+            "USER@DEVICE), or name a certificate and key in [ui], or allow it with --insecure-http or insecure_http = "
+            "true in [ui]"
         )
 
 
@@ -94,7 +95,7 @@ class Access:
 
     ``names`` are those under which it may be asked for, in lower case; ``any_address`` allows numbers too, since
     whoever owns a name can have it lead here (DNS rebinding). ``proxy`` is the address that alone may ask, and that
-    lets nobody in who may not open the page; "" for none.
+    lets nobody in who may not open the page; "" for none. ``secure``: the page itself speaks TLS.
     """
 
     token: str
@@ -102,6 +103,7 @@ class Access:
     any_address: bool
     sign_in: bool
     proxy: str = ""
+    secure: bool = False
 
     @classmethod
     def of(cls, config: UiConfig, token: str) -> Access:
@@ -112,7 +114,13 @@ class Access:
         machine, local = socket.gethostname().lower(), config.is_local
         beyond = set() if local else {machine, f"{machine}.local", config.host.lower()}
         names = frozenset({*_LOCAL, *beyond, *(name.lower() for name in config.names)})
-        return cls(token, names, any_address=not local, sign_in=not local or bool(config.names))
+        return cls(
+            token,
+            names,
+            any_address=not local,
+            sign_in=not local or bool(config.names),
+            secure=config.certificate is not None,
+        )
 
     def knows(self, host: str) -> bool:
         """Return whether a browser may ask for the page under this name, without a port."""
@@ -139,6 +147,11 @@ def _is_address(host: str) -> bool:
     return True
 
 
+def sign_in_link(page: str, token: str) -> str:
+    """Return the address that signs in whoever opens it. A browser sends what is behind # to nobody."""
+    return f"{page}{_SIGN_IN[1:]}#{token}"
+
+
 def sign_in_route(access: Access, pages: Pages) -> Route:
     """Return the address that asks for the token; whoever has it gets a cookie, whoever has not waits."""
 
@@ -149,7 +162,8 @@ def sign_in_route(access: Access, pages: Pages) -> Route:
             await asyncio.sleep(_WRONG_TOKEN_S)
             return pages.page("sign_in.html", 403, wrong=True)
         found = RedirectResponse("./", 303)
-        found.set_cookie(_COOKIE, access.sign(_SESSION), max_age=_COOKIE_S, httponly=True, samesite="strict")
+        signed, secure = access.sign(_SESSION), access.secure
+        found.set_cookie(_COOKIE, signed, max_age=_COOKIE_S, secure=secure, httponly=True, samesite="strict")
         return found
 
     return Route(_SIGN_IN, answer, methods=["GET", "POST"])

@@ -6,17 +6,21 @@ Connections that say nothing keep their places: who lets others in the network o
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import signal
 import socket
+import ssl
 import sys
 from pathlib import Path
 
 import uvicorn
 
 from edge_client.config import Config
+from edge_client.config.sections import UiConfig
+from edge_client.errors import ConfigError
 from edge_client.logs import set_up_log
-from edge_client.owner_page.access import Access, page_token, require_allowed
+from edge_client.owner_page.access import Access, page_token, require_allowed, sign_in_link
 from edge_client.owner_page.app import create_app
 
 # Open connections; each page that is open has one, and a browser opens a few more. Beyond them the answer is 503.
@@ -33,21 +37,30 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(config_path: Path, config: Config, *, new_token: bool = False, offers: Path | None = None) -> int:
+def serve(
+    config_path: Path, config: Config, *, new_token: bool = False, phone: bool = False, offers: Path | None = None
+) -> int:
     """Serve the owner's page until SIGTERM or SIGINT; return the exit status. ``offers``: of :class:`OfferingPage`.
 
-    Raises ConfigError if the page would be reachable from elsewhere, and nobody said so; OSError if the address cannot
-    be listened on, or the state folder belongs to another user.
+    ``phone``: show the link that signs in as a QR code. Raises ConfigError if the page would be reachable from
+    elsewhere, and nobody said so, the certificate cannot be used, or a phone cannot reach the page; OSError if the
+    address cannot be listened on, or the state folder belongs to another user.
     """
     set_up_log()
     require_allowed(config.ui)
+    _require_certificate(config.ui)
+    if phone:
+        require_phone(config.ui)
     listener = _listen(config.ui.host, config.ui.port)
     # Only now: a page that cannot be served signs nobody out.
     access = Access.of(config.ui, page_token(config.device.state, new=new_token))
     host = f"[{config.ui.host}]" if ":" in config.ui.host else config.ui.host
-    print(f"the owner's page: http://{host}:{listener.getsockname()[1]}/", flush=True)
+    port = listener.getsockname()[1]
+    print(f"the owner's page: {'https' if access.secure else 'http'}://{host}:{port}/", flush=True)
     if access.sign_in:
         print(f"its token: {access.token}", flush=True)
+    if phone:
+        _show(sign_in_link(dataclasses.replace(config.ui, port=port).address, access.token))
     server = _Server(
         uvicorn.Config(
             create_app(config_path, config, access, offers),
@@ -59,6 +72,8 @@ def serve(config_path: Path, config: Config, *, new_token: bool = False, offers:
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            ssl_certfile=config.ui.certificate,
+            ssl_keyfile=config.ui.key,
             limit_concurrency=_CONNECTIONS,
             h11_max_incomplete_event_size=_HEAD_BYTES,
             timeout_graceful_shutdown=_GRACE_S,
@@ -70,6 +85,31 @@ def serve(config_path: Path, config: Config, *, new_token: bool = False, offers:
         signal.signal(number, lambda *_: sys.exit(0))  # the server sends itself the signal again when it has ended
     server.run([listener])
     return 0
+
+
+def require_phone(config: UiConfig) -> None:
+    """Raise ConfigError if no phone could open the page."""
+    if not dataclasses.replace(config, port=config.port or 1).address:
+        raise ConfigError(
+            '--phone: a phone cannot reach the page. Let it listen beyond this machine, [ui] host = "0.0.0.0", with a '
+            "certificate and key, or with insecure_http = true; or name the proxy before it in [ui] names"
+        )
+
+
+def _require_certificate(config: UiConfig) -> None:
+    if config.certificate is not None:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(config.certificate, config.key)
+        except OSError as error:
+            raise ConfigError(f"[ui] certificate = {config.certificate}, key = {config.key}: {error}") from error
+
+
+def _show(link: str) -> None:
+    """Print the link that signs in, as a QR code and as text."""
+    import segno
+
+    segno.make(link, error="l").terminal(sys.stdout, compact=True)
+    print(f"open it with the phone's camera; whoever has it is signed in: {link}", flush=True)
 
 
 def _listen(host: str, port: int) -> socket.socket:

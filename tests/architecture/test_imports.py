@@ -16,7 +16,7 @@ ALLOWED = {
     "fleet_protocol": BASE | {"argcomplete", "httpx"},
     "edge_client": BASE
     | {"fleet_protocol", "httpx", "soundfile", "paho", "rich"}
-    | {"wyoming", "starlette", "uvicorn", "jinja2", "apprise"},
+    | {"wyoming", "starlette", "uvicorn", "jinja2", "apprise", "segno"},
     "aggregator_server": BASE
     | {"fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "alembic", "uvicorn", "kmedoids", "anyio"}
     | {"httpx", "cryptography", "segno", "prometheus_client", "rich", "jinja2", "markupsafe"}

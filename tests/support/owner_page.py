@@ -17,13 +17,13 @@ from tests.support.edge_process import EdgeDaemon
 class OwnerPage:
     """`auricle-edge ui` on a free port; ``url`` is where it listens, without a slash at its end."""
 
-    def __init__(self, config: Path, *options: str, environment: Mapping[str, str] = os.environ):
+    def __init__(self, config: Path, *options: str, environment: Mapping[str, str] = os.environ, scheme: str = "http"):
         command = [sys.executable, "-m", "edge_client.cli", "ui", "--config", str(config), "--port", "0", *options]
         self.process = subprocess.Popen(
             command, cwd=ROOT, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         line = self.process.stdout.readline()
-        found = re.search(r"http://\S+:\d+", line)
+        found = re.search(rf"{scheme}://\S+:\d+", line)
         if found is None:
             out, errors = self.process.communicate(timeout=180)
             raise AssertionError(f"no page: {line}{out}{errors}")

@@ -2,12 +2,15 @@
 
 import os
 import re
+from datetime import UTC, datetime
 
 import httpx
 import numpy as np
 import pytest
 
+from aggregator_server import tls
 from edge_client.clips.folders import clip_files
+from tests.support.checkout import run_module
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.owner_page import OwnerPage, page_beside
 from tests.support.sound_server import quiet_room, said
@@ -270,3 +273,38 @@ def test_beyond_this_machine_he_signs_in_first(page, shelf):
         assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
     finally:
         ui.end()
+
+
+def test_a_phone_is_signed_in_by_the_link_of_the_code_over_tls_and_keeps_no_trace_of_it(browser, shelf, tmp_path):
+    certificate = tls.automatic(tmp_path, ["shelf.test"], datetime.now(UTC)).file
+    config = shelf.folder / "phone.toml"
+    ui = f'[ui]\nhost = "0.0.0.0"\nnames = ["localhost"]\ncertificate = "{certificate}"\nkey = "{certificate}"\n'
+    config.write_text(shelf.config.read_text() + ui)
+    with OwnerPage(config, "--phone", scheme="https") as phone:
+        lines = iter(phone.process.stdout.readline, "")
+        link = next(line for line in lines if "open it with the phone's camera" in line).rpartition(" ")[2].strip()
+        port = phone.url.rpartition(":")[2]
+        assert re.fullmatch(rf"https://localhost:{port}/sign-in#([a-z2-7]{{4}}-){{3}}[a-z2-7]{{4}}", link)
+        context = browser.new_context(ignore_https_errors=True)
+        context.set_default_timeout(180_000)
+        page, asked = context.new_page(), []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(link)
+        page.locator("#state[data-state=on]").wait_for()
+        assert "#" not in page.url
+        assert not [url for url in asked[1:] if link.rpartition("#")[2] in url]
+        (cookie,) = context.cookies()
+        assert cookie["secure"]
+        manifest = page.locator("link[rel=manifest]").get_attribute("href")
+        assert (
+            page.request.get(f"{phone.url.replace('0.0.0.0', 'localhost')}/{manifest}").json()["display"]
+            == "standalone"
+        )
+        context.close()
+        phone.end()
+    refused = shelf.command("ui", "--phone", "--port", "0", check=False)
+    assert refused.returncode == 1
+    assert "a phone cannot reach the page" in refused.stderr
+    config.write_text(shelf.config.read_text() + ui.replace(str(certificate), str(config)))
+    refused = run_module("edge_client.cli", "ui", "--config", str(config), "--port", "0")
+    assert "[ui] certificate" in refused.stderr
