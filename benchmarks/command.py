@@ -69,8 +69,8 @@ def said(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def add_knows(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says which labels a front end knows from the start, as which of its sounds."""
-    about = "labels that the front end knows from the start, as which of its sounds"
+    """Add the option that says which labels are which built-in sounds of a front end."""
+    about = "labels that are built-in sounds of the front end, and which"
     parser.add_argument("--knows", nargs="+", type=_label_and_sound, default=[], metavar="LABEL=SOUND", help=about)
 
 

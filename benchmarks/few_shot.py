@@ -63,7 +63,7 @@ def measure(ear: Ear, folder: Path, seed: int, knows: Sequence[tuple[str, str]] 
 def _without_takes(
     ear: Ear, corpus: str, embeddings: Floats, words: NDArray[np.str_], knows: Mapping[str, str]
 ) -> list[FewShot]:
-    """Return how many of all clips are recognised by what the front end knows from the start."""
+    """Return how many of all clips are recognised by what is built into the front end."""
     known = ear.statistics.known if isinstance(ear.statistics, EmbeddingStatistics) else None
     if not knows or known is None:
         return []

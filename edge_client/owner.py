@@ -89,12 +89,12 @@ class Teaching:
 
     @property
     def chosen(self) -> dict[str, str]:
-        """The sounds that the owner chose of those that the device knows from the start, by label."""
+        """The built-in sounds that the owner chose, by label."""
         return known_labels(self.store.folder)
 
     @cached_property
     def offered(self) -> tuple[str, ...]:
-        """The sounds that the device knows from the start, of which an owner chooses."""
+        """The built-in sounds, of which an owner chooses."""
         statistics = read_bundle(self.config.bundle).manifest.embedding_statistics
         return () if statistics is None else statistics.known.names
 

@@ -85,7 +85,7 @@ def take_in(teaching: Teaching, file: BinaryIO) -> Imported:
     folders = {folder for folder, _, _ in archive.clips()}  # every clip is read once before one is stored
     wanted = {label: sound for label, sound in archive.contents.known.items() if sound in teaching.offered}
     for label in archive.contents.known.keys() - wanted.keys():
-        result.left_out.append(f"{label} is left out as known from the start: this device's bundle does not know it")
+        result.left_out.append(f"{label} is left out as built-in: it is not in this device's bundle")
     with teaching.store.changing():
         known = teaching.known_labels()
         _require_slots(teaching, {folder for folder in folders if is_label(folder)} | wanted.keys())

@@ -145,12 +145,12 @@ def purge(teaching: Teaching) -> int:
 
 
 def know(teaching: Teaching, sound: str, label: str = "") -> str:
-    """Listen for what is known from the start, under a label or its own name; return that. Raises ClipError."""
+    """Listen for a built-in word or sound, under a label or its own name; return that. Raises ClipError."""
     if sound not in teaching.offered:
         names = ", ".join(teaching.offered)
         raise ClipError(
-            f"the bundle {teaching.config.bundle.stem} knows no {sound[:100]!r} from the start; "
-            + (f"it knows: {names}" if names else "words, sounds, sounds_2s and words_and_sounds know some")
+            f"no {sound[:100]!r} is built into the bundle {teaching.config.bundle.stem}; "
+            + (f"there is: {names}" if names else "words, sounds, sounds_2s and words_and_sounds have some")
         )
     with teaching.store.changing():
         label = teaching.require_slot(label or sound)
@@ -160,13 +160,11 @@ def know(teaching: Teaching, sound: str, label: str = "") -> str:
 
 
 def know_no_more(teaching: Teaching, label: str) -> list[str]:
-    """Listen no more for a sound known from the start; return lines to show. Raises ClipError if the label is none."""
+    """Listen no more for a built-in sound; return lines to show. Raises ClipError if the label is none."""
     with teaching.store.changing():
         if label not in teaching.chosen:
             names = ", ".join(teaching.chosen) or "none"
-            raise ClipError(
-                f"{label[:100]!r} is no sound that you chose of those known from the start; there is: {names}"
-            )
+            raise ClipError(f"{label[:100]!r} is no built-in sound that you chose; there is: {names}")
         teaching.state.acts.add(Act("chosen", former=label, known={label: teaching.chosen[label]}))
         choose_known(teaching.store.folder, label, None)
         return teaching.forget_emptied([label])

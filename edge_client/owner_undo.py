@@ -81,7 +81,7 @@ def _words(act: Act, count: int) -> str:
         case "imported":
             return f"{clips} {were} imported with what belongs to them"
         case "chosen":
-            return f"{label or former} is {'' if label else 'no longer '}listened for as known from the start"
+            return f"{label or former} is {'' if label else 'no longer '}listened for as built-in"
         case "tuned":
             return f"the sensitivity to {label} was changed"
         case "said":

@@ -145,7 +145,7 @@ class EmbeddingStatistics(Scatter):
             raise BundleError("the embedding's statistics do not fit one another; make the bundle again")
         known = Known(KnownSounds.of(arrays, document.get("known")), KnownWords.of(arrays, words))
         if known.of_sounds is not None and len(known.of_sounds.hidden) != numbers:
-            raise BundleError("the sounds known from the start are of another network; make the bundle again")
+            raise BundleError("the built-in sounds are of another network; make the bundle again")
         unheard = None if document.get("unheard") is None else _unheard(document["unheard"])
         return cls(means, within, words, counts, samples, noise, varied, speech, known=known, unheard=unheard)
 

@@ -1,4 +1,4 @@
-"""What a front end knows from the start: the classifiers that its networks came with, of everyday sounds and of words.
+"""What is built into a front end: the classifiers that its networks came with, of everyday sounds and of words.
 
 The classifier of sounds is a hidden layer with hard-swish and a row for each class of its training. A label may stand
 for several classes; its logit is the highest of theirs. The rows' biases are such that other sounds reach
@@ -70,9 +70,7 @@ class KnownSounds:
             if not fits or set(sound.tolist()) != set(range(len(known.names))):
                 raise ValueError("their shapes differ")
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise BundleError(
-                f"the sounds known from the start cannot be read ({error}); make the bundle again"
-            ) from error
+            raise BundleError(f"the built-in sounds cannot be read ({error}); make the bundle again") from error
         return known
 
 
@@ -108,13 +106,13 @@ class KnownWords:
         found = {name: arrays[name].shape for name in _WORDS if name in arrays}
         numbers, outputs = arrays["means"].shape[1], len(words) + 1
         if found != dict(zip(_WORDS, ((numbers, outputs), (outputs,)), strict=True)):
-            raise BundleError(f"the words known from the start do not fit the bundle ({found}); make it again")
+            raise BundleError(f"the built-in words do not fit the bundle ({found}); make it again")
         return cls(words, *(arrays[name].astype(np.float32) for name in _WORDS))
 
 
 @dataclass(frozen=True)
 class Known:
-    """What front ends know from the start; nothing, everyday sounds, words, or both."""
+    """What is built into front ends: nothing, everyday sounds, words, or both."""
 
     of_sounds: KnownSounds | None = None
     of_words: KnownWords | None = None

@@ -45,7 +45,7 @@ def streams_of(half: Half, minutes: float, seed: int) -> dict[float, Stream]:
 def measure(
     front_end: FrontEnd, material: Material, streams: dict[float, Stream], *, untaught: bool = False
 ) -> dict[str, Any]:
-    """Teach a device on this front end, unless it knows the labels from the start; print and return its figures."""
+    """Teach a device on this front end, unless the labels are built-in; print and return its figures."""
     with tempfile.TemporaryDirectory() as folder:
         takes = {label: [clip.path for clip in material.training if clip.label == label] for label in KNOWN}
         known = {label: label for label in KNOWN if untaught}
@@ -69,7 +69,7 @@ def main() -> int:
     about = "pretrained ones, or files NAME.frontend (words base)"
     parser.add_argument("--front-ends", nargs="+", default=["words", "base"], metavar="NAME", help=about)
     parser.add_argument("--bundles", type=Path, metavar="DIR", help="take NAME.auricle from here, build none")
-    parser.add_argument("--untaught", action="store_true", help="words of the pretraining, known from the start alone")
+    parser.add_argument("--untaught", action="store_true", help="words of the pretraining, built-in alone")
     parser.add_argument("--words", type=Path, metavar="DIR", help="teach own words, of <word>/<speaker>_*, instead")
     about = "with --words: phrases of two of them by one speaker instead, as `start,stop left,right`"
     parser.add_argument("--join", nargs=2, type=lambda words: words.split(","), metavar="WORDS", help=about)

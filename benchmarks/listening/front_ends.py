@@ -77,7 +77,7 @@ def new_device(
 ) -> Config:
     """Set a device up in a folder, with takes by label that it has not learned yet; return its configuration.
 
-    ``known``: by label, which sound it is that the front end knows from the start.
+    ``known``: by label, which built-in sound it is.
     """
     for label, sound in known.items():
         choose_known(folder / "clips", label, sound)

@@ -2,7 +2,7 @@
 
 `--data` names any folder of recordings ``<label>/<source>_*``. Some of its labels are taught by takes of as many
 sources. The other sources of these labels are played among sounds of all other labels, in synthesised dialogue with
-recorded backgrounds. With `--takes 0` labels are known from the start alone. A miss is a taught sound without an
+recorded backgrounds. With `--takes 0` labels are built-in alone. A miss is a taught sound without an
 event until two seconds after it ended; every other event is a false accept, also a second one of the same sound.
 """
 

@@ -36,7 +36,7 @@ _END, _END_BYTES, _LARGE, _LARGE_BYTES = b"PK\x05\x06", 22, b"PK\x06\x07", 20
 
 @dataclass(frozen=True)
 class Contents:
-    """What is in a file beside its clips: by label the sound known from the start, and the threshold, 0..1."""
+    """What is in a file beside its clips: by label the built-in sound, and the threshold, 0..1."""
 
     known: Mapping[str, str]
     thresholds: Mapping[str, float]

@@ -121,7 +121,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 def store_digest(folder: Path) -> str | None:
     """Return 16 hex digits that change when a clip comes, goes or gets another label; None where no label has a clip
-    or is a sound known from the start. Only names are read, no file is opened.
+    or is a built-in sound. Only names are read, no file is opened.
     """
     return _contents(folder).digest
 
@@ -175,12 +175,12 @@ _KNOWN = "known-"
 
 
 def known_labels(folder: Path) -> dict[str, str]:
-    """Return by label which sound it is that the front end knows from the start, where the owner chose one."""
+    """Return by label which built-in sound it is, where the owner chose one."""
     return {label: sound for label, _, sound in (mark.partition(f"/{_KNOWN}") for mark in _contents(folder).marks)}
 
 
 def choose_known(folder: Path, label: str, sound: str | None) -> None:
-    """Remember that a label is a sound that the front end knows from the start; None: it is none any more."""
+    """Remember that a label is a built-in sound; None: it is none any more."""
     place = folder / label
     for name in _names(place):
         if name.startswith(_KNOWN) and name != f"{_KNOWN}{sound}":
@@ -193,6 +193,6 @@ def choose_known(folder: Path, label: str, sound: str | None) -> None:
 
 
 def _marks(folder: Path) -> list[str]:
-    """Return the marks of labels that are sounds known from the start, as paths in the store."""
+    """Return the marks of labels that are built-in sounds, as paths in the store."""
     labels = [path for path in label_folders(folder) if is_label(folder_of(path / "any", folder))]
     return [f"{path.name}/{name}" for path in labels for name in _names(path) if name.startswith(_KNOWN)]

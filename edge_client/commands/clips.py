@@ -42,9 +42,7 @@ def add(commands: Commands) -> None:
     undo = action("undo", "take back what you did last, or one change of a week", _undo)
     undo.add_argument("number", nargs="?", type=int, metavar="NUMBER", help="of --list")
     undo.add_argument("--list", action="store_true", help="list what can be taken back, the newest first")
-    knows = action(
-        "knows", "listen for a word or sound that the device knows from the start; without one, list them", _knows
-    )
+    knows = action("knows", "listen for a built-in word or sound; without one, list them", _knows)
     knows.add_argument("sound", nargs="?", metavar="NAME")
     knows.add_argument("--label", default=argparse.SUPPRESS, metavar="LABEL", help="what you call it (its own name)")
     knows.add_argument("--off", action="store_true", help="listen for it no more, as far as you did not teach it")
@@ -188,7 +186,7 @@ def _knows(options: argparse.Namespace) -> int:
     if options.sound is None:
         names = ", ".join(teaching.offered) or "nothing: words, sounds_2s and words_and_sounds do"
         chosen = {"known": teaching.offered, "chosen": teaching.chosen}
-        return report(chosen, [f"{teaching.config.bundle.stem} knows from the start: {names}"], json=options.json)
+        return report(chosen, [f"built into {teaching.config.bundle.stem}: {names}"], json=options.json)
     if options.off:
         lines = know_no_more(teaching, options.label or options.sound)
         return report({"label": options.label or options.sound, "sound": None}, lines, json=options.json)

@@ -189,7 +189,7 @@ def _round_lines(model: dict[str, Any]) -> list[str]:
         lines.append(f"round     the result of round {judged['round_id']} {what} ({figures})")
     if model["known"]:
         known = (label if label == sound else f"{label} ({sound})" for label, sound in model["known"].items())
-        lines.append(f"          known from the start: {', '.join(known)}")
+        lines.append(f"          built-in: {', '.join(known)}")
     if model["not_listened_for"]:
         names = ", ".join(model["not_listened_for"])
         lines.append(f"          not listened for until a round is taken or you teach it: {names}")
@@ -212,9 +212,9 @@ def advice_lines(advice: list[dict[str, Any]]) -> list[str]:
 
 
 def known_lines(known: Mapping[str, str], takes: Mapping[str, int]) -> list[str]:
-    """Return which labels are sounds that the device knows from the start, for people."""
+    """Return which labels are built-in sounds, for people."""
     return [
-        f"{label!r}{'' if label == sound else f' ({sound})'}: knows from the start, {takes.get(label, 0)} takes"
+        f"{label!r}{'' if label == sound else f' ({sound})'}: built-in, {takes.get(label, 0)} takes"
         for label, sound in known.items()
     ]
 

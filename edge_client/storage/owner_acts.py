@@ -52,7 +52,7 @@ class Act:
         moves: Clips that moved or came.
         heard: Kind and time, ms since 1970, of the events that it says something about.
         denied: Time, s since 1970, and label of detections that it called wrong, and no act before it.
-        known: By label which sound known from the start it was before, or none.
+        known: By label which built-in sound it was before, or none.
         thresholds: By label which threshold the owner had chosen before, or none.
     """
 

@@ -42,7 +42,7 @@ class Progress:
         features: Digest of the front end's settings; "" for those of the bundle.
         tails: Level and scale of ``edge_client.detection.thresholds.Tail`` by label, as last taught.
         prototypes: Of each label that was last taught, by label; the tails are those of scores with them.
-        known: Sound that the front end knows from the start, by label, that the owner chose or the takes are, as last
+        known: Built-in sound, by label, that the owner chose or the takes are, as last
             taught.
         background_trained: Whether the outputs for what is no label are trained in the weights that listen.
         provisional: Classes of the fleet that too few devices have clips of to rely on, as last learned.

@@ -1,4 +1,4 @@
-"""The everyday sounds that a device knows from the start: rows of the network's own classifier of AudioSet's classes.
+"""The built-in everyday sounds: rows of the network's own classifier of AudioSet's classes.
 
 The front end keeps 96 of the network's 384 numbers. The others are estimated from these by least squares, so the hidden
 layer takes the 96.

@@ -80,7 +80,7 @@ def test_sounds_that_were_chosen_go_along_where_the_other_device_knows_them(tmp_
     undo(teaching, changes(teaching)[0])
     assert teaching.chosen == {}
     (line,) = imported(third, path).left_out
-    assert "helper is left out as known from the start: this device's bundle does not know it" in line
+    assert "helper is left out as built-in: it is not in this device's bundle" in line
 
 
 def test_what_the_owner_of_the_other_device_chose_and_taught_stays(old, tmp_path):

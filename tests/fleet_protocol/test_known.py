@@ -127,7 +127,7 @@ def test_a_bundle_whose_rows_do_not_fit_is_refused(changed):
 def test_a_bundle_whose_words_do_not_fit_is_refused(changed):
     arrays, document = unpack(statistics_of("words").pack())
     changed = {name: array for name, array in (arrays | changed).items() if array is not None}
-    with pytest.raises(BundleError, match="known from the start do not fit"):
+    with pytest.raises(BundleError, match="the built-in words do not fit"):
         EmbeddingStatistics.unpack(pack(changed, document))
 
 

@@ -67,7 +67,7 @@ def test_a_sound_is_heard_with_nothing_taught_and_takes_join_what_is_known(tmp_p
     assert heard_in(device, "alarm") == {"wake"}
     choose_known(device.clips, "wake", None)
     device.teach()
-    # The takes say by themselves which of the sounds known from the start they are; the owner's choice comes first.
+    # The takes say by themselves which of the built-in sounds they are; the owner's choice comes first.
     assert device.state.model.load(device.bundle).progress.known == {"Rex": "dog", "wake": "smoke detector"}
     assert heard_in(device, "alarm") == {"wake"}
     choose_known(device.clips, "wake", "alarm clock")
@@ -146,17 +146,17 @@ def test_an_owner_chooses_sounds_by_commands(tmp_path, capsys):
     assert "`auricle-edge clips knows` lists what it knows" in out
     clips = load_config(edge.config).clips_folder
     assert known_labels(clips) == {"doorbell": "doorbell", "smoke detector": "smoke detector"}
-    assert "'doorbell': knows from the start, 0 takes" in edge("clips")
+    assert "'doorbell': built-in, 0 takes" in edge("clips")
     assert json.loads(edge("clips", "--json"))["known"] == known_labels(clips)
     assert edge("clips", "knows", "dog", "--label", "Rex") == "it listens for 'Rex' from now on\n"
-    assert "'Rex' (dog): knows from the start" in edge("clips")
+    assert "'Rex' (dog): built-in" in edge("clips")
     before = store_digest(clips)
     edge("clips", "knows", "doorbell", "--off")
     assert (known_labels(clips).keys(), store_digest(clips) == before) == ({"Rex", "smoke detector"}, False)
-    assert "no sound that you chose" in edge("clips", "knows", "doorbell", "--off", status=1)
+    assert "no built-in sound that you chose" in edge("clips", "knows", "doorbell", "--off", status=1)
     assert "baby cry" in edge("clips", "knows")
     for hostile in ("../../etc", "dog/..", "", "x" * 300, "\x1b[31mdog"):
-        assert "from the start; it knows:" in edge("clips", "knows", hostile, status=1)
+        assert "; there is:" in edge("clips", "knows", hostile, status=1)
     for hostile in ("../up", "_not_", ".hidden", "unknown", "x" * 101):
         assert "cannot be a label" in edge("clips", "knows", "dog", "--label", hostile, status=1)
     assert known_labels(clips).keys() == {"Rex", "smoke detector"}
@@ -167,8 +167,8 @@ def test_a_device_that_knows_nothing_says_which_bundles_do(tmp_path, capsys):
     edge = EdgeCommands(tmp_path, capsys)
     assert "clips knows" not in edge("init", "--alone", "--microphone", "none", "--bundle", "base")
     told = edge("init", "--force", "--alone", "--microphone", "none", "--bundle", "base", "--knows", "dog", status=1)
-    assert "knows no 'dog' from the start; words, sounds, sounds_2s and words_and_sounds know some" in told
-    assert "base knows from the start: nothing" in edge("clips", "knows")
+    assert "no 'dog' is built into the bundle base; words, sounds, sounds_2s and words_and_sounds have some" in told
+    assert "built into base: nothing" in edge("clips", "knows")
 
 
 @pytest.mark.slow
@@ -184,7 +184,7 @@ def test_an_owner_chooses_sounds_on_the_page(tmp_path):
 
         assert "doorbell is listened for" in post(sound="doorbell").json()["message"]
         shown = client.get("/sounds").text
-        assert "knows from the start, 0 takes" in shown
+        assert "built-in, 0 takes" in shown
         assert 'data-sound="doorbell"' not in shown
         assert to_teach(device.config, device.state) is not None
         for fields in ({"sound": "../x"}, {"sound": "dog\x00"}, {"label": "../doorbell"}, {"label": "dog"}, {}):
