@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aggregator_server.commands import add_json, add_state, duration, location_of
-from aggregator_server.commands.run import add_endpoint, endpoint_of, options_of_run
+from aggregator_server.commands.run import add_listening, listening_of, options_of_run
 from aggregator_server.commands.targets import add_server, connect
 from aggregator_server.errors import AggregatorError, ServerError, StartError
 from fleet_protocol.errors import AuricleError
@@ -24,7 +24,7 @@ from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
     from aggregator_server.store.location import Location
-    from aggregator_server.web.endpoint import Endpoint
+    from aggregator_server.web.listening import Listening
 
 
 # The device's program, which computes features; the server imports nothing of it.
@@ -46,19 +46,19 @@ def add(commands: Commands) -> None:
     new.add_argument("--devices", type=int, default=10, metavar="N", help="how many the invitation lets in (10)")
     new.add_argument("--expires", type=duration, default="30d", metavar="TIME", help="of the invitation (30d)")
     add_state(new)
-    add_endpoint(new)
+    add_listening(new)
     add_json(new)
     new.set_defaults(run=_new)
 
 
 def _new(options: argparse.Namespace) -> int:
-    bundle, endpoint = find_bundle(options.bundle), endpoint_of(options)
+    bundle, listening = find_bundle(options.bundle), listening_of(options)
     place = location_of(options)
-    _check(place, endpoint)
+    _check(place, listening)
     with tempfile.TemporaryDirectory(prefix="auricle-") as folder:
         public_set = Path(folder) / "public.safetensors"
         said = _make_public_set(options, bundle, public_set)
-        link = _start_fleet(options, endpoint, public_set, bundle)
+        link = _start_fleet(options, listening, public_set, bundle)
     data, run = options.data, f"auricle-aggregator run --data {options.data}{options_of_run(options)}"
     join, start = f"auricle-edge join {link} --recordings FOLDER --run", f"auricle-aggregator round start --data {data}"
     if options.json:
@@ -71,7 +71,7 @@ def _new(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check(place: Location, endpoint: Endpoint) -> None:
+def _check(place: Location, listening: Listening) -> None:
     """Check what can be checked before the recordings are read."""
     data = place.data
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
@@ -81,10 +81,10 @@ def _check(place: Location, endpoint: Endpoint) -> None:
 
         if why_not_meant(place) is None:
             raise StartError(f"{place.tables_shown} holds a fleet; a new fleet needs a database of its own")
-    if endpoint.port == 0:
+    if listening.port == 0:
         raise StartError("--port 0 takes another port at each start; name one, so that devices find the server again")
-    if endpoint.tls_mode == "off" and endpoint.tls_cert is None:
-        endpoint.require_privacy(endpoint.host)
+    if listening.tls_mode == "off" and listening.tls_cert is None:
+        listening.require_privacy(listening.host)
 
 
 def require_edge() -> None:
@@ -107,7 +107,7 @@ def _make_public_set(options: argparse.Namespace, bundle: Path, output: Path) ->
     return done.stdout.strip().rpartition(": ")[2]
 
 
-def _start_fleet(options: argparse.Namespace, endpoint: Endpoint, public_set: Path, bundle: Path) -> str:
+def _start_fleet(options: argparse.Namespace, listening: Listening, public_set: Path, bundle: Path) -> str:
     """Make the data folder, or nothing where something is wrong; return the link of an invitation."""
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.invitations import invite
@@ -122,7 +122,7 @@ def _start_fleet(options: argparse.Namespace, endpoint: Endpoint, public_set: Pa
             with store.blobs.receive() as incoming:
                 incoming.write(file.read_bytes())
                 publish(store, incoming, COMMAND_LINE)
-        endpoint.note(options.data, endpoint.certificate(options.data), options.host, options.port)
+        listening.note(options.data, listening.certificate(options.data), options.host, options.port)
         wanted = InvitationRequest(devices=options.devices, expires_s=options.expires)
         return make_link(options.data, None)(invite(store, wanted, COMMAND_LINE, time.time()).token)
     except AuricleError:

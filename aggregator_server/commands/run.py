@@ -18,7 +18,7 @@ from aggregator_server.logs import configure
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
     from aggregator_server.store.location import Location
-    from aggregator_server.web.endpoint import Endpoint, ProxyNetwork
+    from aggregator_server.web.listening import Listening, ProxyNetwork
 
 _HOST, _PORT = "127.0.0.1", 8470
 
@@ -29,7 +29,7 @@ def add(commands: Commands) -> None:
     run.add_argument("--data", type=Path, required=True, help="folder of the database, the blobs and the tokens")
     add_state(run)
     run.add_argument("--create", action="store_true", help="begin a new fleet where --data names a folder without one")
-    add_endpoint(run)
+    add_listening(run)
     run.add_argument("--approve", action="store_true", help="let new devices wait until an operator admits them")
     said = (
         f"devices that must have been taught a new sound before others listen for it; 1: for the devices of one "
@@ -59,7 +59,7 @@ def _proxy(text: str) -> ProxyNetwork:
     return network
 
 
-def add_endpoint(parser: argparse.ArgumentParser) -> None:
+def add_listening(parser: argparse.ArgumentParser) -> None:
     """Give a command the options that say where the server listens, and how it speaks."""
     parser.add_argument("--host", default=_HOST, help="address to listen on (default: this machine alone)")
     parser.add_argument("--port", type=int, default=_PORT, help=f"port to listen on; 0 takes a free one ({_PORT})")
@@ -80,11 +80,11 @@ def add_endpoint(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--url", action="append", default=[], help=said)
 
 
-def endpoint_of(options: argparse.Namespace) -> Endpoint:
+def listening_of(options: argparse.Namespace) -> Listening:
     """Return where the server listens, as the options say."""
-    from aggregator_server.web.endpoint import Endpoint
+    from aggregator_server.web.listening import Listening
 
-    return Endpoint(
+    return Listening(
         host=options.host,
         port=options.port,
         urls=tuple(options.url),
@@ -126,19 +126,19 @@ def _require_fleet(place: Location) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from aggregator_server.store.free_space import full, is_full
-    from aggregator_server.web.server import serve  # heavy: FastAPI and SQLAlchemy
+    from aggregator_server.web.process import serve  # heavy: FastAPI and SQLAlchemy
     from aggregator_server.web.service import Terms
 
     place = location_of(options)
     if not options.create:
         _require_fleet(place)
     configure()
-    endpoint = endpoint_of(options)
+    listening = listening_of(options)
     terms = Terms(
         devices_per_minute=options.enrol_per_minute, approve=options.approve, devices_needed=options.devices_needed
     )
     try:
-        serve(place, os.environ, endpoint, terms, tuple(options.behind_proxy))
+        serve(place, os.environ, listening, terms, tuple(options.behind_proxy))
     except OSError as error:
         if is_full(error, options.data):
             raise full(options.data) from error

@@ -23,8 +23,8 @@ from aggregator_server.web.dashboard import classes as class_pages
 from aggregator_server.web.dashboard import fleet, invitations, open_pages, overview
 from aggregator_server.web.dashboard import rounds as round_pages
 from aggregator_server.web.dashboard.rendering import page_of
-from aggregator_server.web.intake import Addresses, Intake
 from aggregator_server.web.refused_requests import Guard
+from aggregator_server.web.request_bodies import Addresses, RequestBodies
 from aggregator_server.web.routes import blobs, classes, devices, health, publications, rounds, tokens, work
 from aggregator_server.web.routes.access import require_known
 from aggregator_server.web.service import Flusher, Readiness, Service, Terms
@@ -90,7 +90,7 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -
         lifespan=lifespan,
     )
     http_errors.install(app, page_of)
-    app.add_middleware(Intake, require_known=require_known, page_of=page_of)
+    app.add_middleware(RequestBodies, require_known=require_known, page_of=page_of)
     app.add_middleware(Addresses)  # the last one is the first that sees a request
     for module in (*_ROUTES, *PAGES):
         app.include_router(module.router)

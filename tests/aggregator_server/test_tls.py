@@ -11,7 +11,7 @@ from cryptography import x509
 
 from aggregator_server import tls
 from aggregator_server.errors import StartError
-from aggregator_server.web.endpoint import Endpoint
+from aggregator_server.web.listening import Listening
 from fleet_protocol.invitation_link import InvitationLink
 from tests.support.aggregator_process import public_set
 from tests.support.commands import answer, command, failed, printed
@@ -77,8 +77,8 @@ def test_a_server_with_its_own_authority_is_known_by_it_alone(start_aggregator, 
 
 
 def test_the_certificate_names_the_host_that_devices_are_told(tmp_path):
-    endpoint = Endpoint(urls=("https://sounds.example:8470", "https://other.example"), tls_mode="auto")
-    found = x509.load_pem_x509_certificate(endpoint.certificate(tmp_path).file.read_bytes())
+    listening = Listening(urls=("https://sounds.example:8470", "https://other.example"), tls_mode="auto")
+    found = x509.load_pem_x509_certificate(listening.certificate(tmp_path).file.read_bytes())
     names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert {"sounds.example", "other.example", "localhost"} <= set(names.get_values_for_type(x509.DNSName))
 

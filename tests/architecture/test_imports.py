@@ -113,7 +113,7 @@ METHODS = "from aggregator_server.strategies.registry import known_settings, str
     [
         ("import edge_client.cli", {"soundfile", "httpx", "paho"}),
         ("import aggregator_server.cli", {"sqlalchemy", "alembic", "pydantic", "fastapi", "uvicorn", "cryptography"}),
-        ("import aggregator_server.web.server", {"obstore", "psycopg", "psycopg_binary"}),
+        ("import aggregator_server.web.process", {"obstore", "psycopg", "psycopg_binary"}),
         (f"import aggregator_server.web.app\n{METHODS}\nknown_settings('local')", {"edge_client"}),
     ],
 )

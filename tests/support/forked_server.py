@@ -127,7 +127,7 @@ def _become(arguments: list[str], limits: dict[str, float], environment: dict[st
 
 
 if __name__ == "__main__":
-    import aggregator_server.web.server  # what `run` loads when it is run
+    import aggregator_server.web.process  # what `run` loads when it is run
     from aggregator_server import cli
 
     _serve(socket.socket(fileno=int(sys.argv[1])))

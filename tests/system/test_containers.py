@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from aggregator_server.cli import parser
-from aggregator_server.web.server import _GRACE_S
+from aggregator_server.web.process import _GRACE_S
 from benchmarks.proxy import proxied
 from tests.support.aggregator_process import public_set
 from tests.support.checkout import ROOT

@@ -98,7 +98,7 @@ class Turns:
             loop.call_soon(self._let_some_begin, loop)
 
 
-class Intake:
+class RequestBodies:
     """ASGI middleware.
 
     - Of the requests of a whole fleet, few begin at once.

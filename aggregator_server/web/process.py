@@ -27,7 +27,7 @@ from aggregator_server.store.location import Location
 from aggregator_server.store.opening import open_store
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.web.app import create_app
-from aggregator_server.web.endpoint import Endpoint, ProxyNetwork, url_of
+from aggregator_server.web.listening import Listening, ProxyNetwork, url_of
 from aggregator_server.web.service import Terms
 
 _GRACE_S = 10
@@ -114,7 +114,7 @@ class _Server(uvicorn.Server):
 def serve(
     place: Location,
     environment: Mapping[str, str],
-    endpoint: Endpoint,
+    listening: Listening,
     terms: Terms,
     proxies: tuple[ProxyNetwork, ...] = (),
 ) -> None:
@@ -129,11 +129,11 @@ def serve(
     store = open_store(place)
     try:
         tokens = load_tokens(data, environment)
-        certificate = endpoint.certificate(data)
-        with endpoint.listen() as listener:
+        certificate = listening.certificate(data)
+        with listening.listen() as listener:
             shown, port = listener.getsockname()[:2]
-            endpoint.note(data, certificate, shown, port)
-            speaks = None if endpoint.tls_mode == "proxy" else certificate
+            listening.note(data, certificate, shown, port)
+            speaks = None if listening.tls_mode == "proxy" else certificate
             address = url_of(shown, port, private=speaks is not None)
             terms = replace(terms, authority=None if certificate is None else certificate.authority)
             app = create_app(store, tokens, terms)

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Endpoint:
+class Listening:
     """Where the server listens, and how it speaks."""
 
     host: str = "127.0.0.1"
