@@ -45,7 +45,7 @@ from edge_client.events.delivery import Delivery
 from edge_client.events.mqtt import MqttSink
 from edge_client.events.publisher import Publisher, open_sinks
 from edge_client.learning.forgotten_labels import forget_noted
-from edge_client.live.feed import LiveFeed
+from edge_client.live import LiveFeed
 from edge_client.logs import RateLimitedLog, set_up_log
 from edge_client.model.interpreter import installed_runtime
 from edge_client.model.self_test import check_runtime

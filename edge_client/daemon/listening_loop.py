@@ -19,7 +19,7 @@ from edge_client.detection.sensitivity import Hearings
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import AudioError
 from edge_client.events.publisher import Publisher
-from edge_client.live.feed import LiveFeed
+from edge_client.live import LiveFeed
 from edge_client.logs import RateLimitedLog
 from edge_client.model.runtime import ModelRuntime
 from edge_client.room.memory import tails_here

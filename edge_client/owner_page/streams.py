@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from edge_client.clips.recorder import Step
 from edge_client.daemon.status import read_status, why_silent
 from edge_client.errors import ClipError, EdgeError, StateError
-from edge_client.live.feed import LiveReader
+from edge_client.live import LiveReader
 from edge_client.owner import Teaching
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.errors import AuricleError

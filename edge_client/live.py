@@ -1,4 +1,4 @@
-"""The daemon's socket, to which every hop is sent for as long as somebody watches, and the watcher's side of it.
+"""What the device hears at this moment: the daemon's socket, to which every hop is sent, and the watcher's side of it.
 
 Nobody makes the daemon wait: it polls for new watchers once a hop without waiting, computes nothing while there are
 none, and leaves out a hop for a watcher that does not read.
@@ -6,26 +6,33 @@ none, and leaves out a hop for a watcher that does not read.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 import logging
 import os
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from edge_client.audio.level import FLOOR_DB, frame_levels_dbfs
 from edge_client.events import Heard
 from edge_client.features.log_mel import mel_filters
-from edge_client.live import LARGEST, SOCKET, Moment
 from edge_client.storage.locks import runtime_path
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.feature_settings import LogMelSettings
 
 log = logging.getLogger(__name__)
 
+# Socket in the state folder; under systemd a link to one in the runtime folder.
+SOCKET = "live.sock"
+# Datagrams are whole or not there at all, so one of them never needs more than this.
+LARGEST = 1 << 17
 BANDS = 40
 COLUMN_S = 0.02
 _WINDOW_S = 0.032
@@ -35,6 +42,49 @@ LOWEST_DB, HIGHEST_DB = -110.0, -20.0
 # Watchers at once; more are turned away.
 _MAX_WATCHERS = 8
 _PAUSE_S = 0.2
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One hop of the sound, as the detector saw it.
+
+    Attributes:
+        time: End of the hop, in seconds since 1970, UTC.
+        level_db: Loudest column of the spectrum, dB full scale.
+        levels_db: Level of each column.
+        columns: Spectrum, :data:`BANDS` bytes a column, oldest column and lowest band first.
+        column_s: Time from one column to the next, s.
+        scores: Averaged score of every label, 0..1.
+        thresholds: Averaged score from which each label counts as heard, 0..1.
+        heard: Events in this hop, as ``Event.to_json`` has them.
+    """
+
+    time: float
+    level_db: float
+    levels_db: tuple[float, ...] = ()
+    columns: bytes = b""
+    column_s: float = 0.0
+    scores: dict[str, float] = field(default_factory=dict)
+    thresholds: dict[str, float] = field(default_factory=dict)
+    heard: tuple[dict[str, Any], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the moment JSON-ready, the spectrum in base64."""
+        return vars(self) | {"columns": base64.b64encode(self.columns).decode()}
+
+    def encode(self) -> bytes:
+        """Return the moment as a datagram."""
+        return json.dumps(self.to_json(), separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Moment:
+        """Read a datagram of :meth:`encode`. Raises ValueError if it is none."""
+        try:
+            document = json.loads(data)
+            document |= {name: tuple(document[name]) for name in ("levels_db", "heard")}
+            return cls(**document | {"columns": base64.b64decode(document["columns"])})
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"not a moment: {error}") from error
 
 
 class Spectrum:

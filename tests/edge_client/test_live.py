@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge_client.events import Event, Heard
-from edge_client.live.feed import BANDS, LiveFeed, LiveReader
+from edge_client.live import BANDS, LiveFeed, LiveReader
 
 RATE = 16_000
 STANDING = {"kettle": (0.25, 0.7)}
