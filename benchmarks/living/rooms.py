@@ -1,8 +1,8 @@
 """Rooms, and what is heard in them: days of talk, words, household sounds and noise, as embeddings of windows.
 
 A room has backgrounds, a reverberation, everyday sounds and words that are often said in it, all its own. Its days have
-a morning with talk, a noon with household sounds, an evening with talk and words, and a quiet night; each of these is
-as long as :data:`PART_S` says. What is heard on the days lived through and on those measured are other recordings.
+parts, each as long as :data:`PARTS` says, with talk, words and household sounds as its home has them, and a quiet
+night. What is heard on the days lived through and on those measured are other recordings.
 """
 
 from __future__ import annotations
@@ -28,29 +28,30 @@ from benchmarks.listening.material import (
     Word,
     background,
     impulse_response,
+    recordings_in,
     reverberated,
 )
+from benchmarks.living.homes import OTHER, TAUGHT, Home, source_of
 from edge_client.audio.recordings import read_clip, read_recording
 from edge_client.features.embedding import Embedding
 from edge_client.features.front_end import hop_frames, open_front_end, part_of_settings
 from fleet_protocol.arrays import Floats
-from fleet_protocol.feature_settings import EmbeddingSettings
+from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings, JointSettings
 
 # Parts of a day: hour at which they begin, and length, s.
-PARTS = {"night": (2, 300.0), "morning": (7, 900.0), "noon": (12, 900.0), "evening": (18, 1500.0), "late": (21, 900.0)}
+PARTS = {"night": (2, 120.0), "morning": (7, 600.0), "noon": (12, 600.0), "evening": (18, 900.0), "late": (21, 600.0)}
 _WORDS_PER_ROOM = 12
 _BACKGROUNDS_PER_ROOM = 6
-_SOUNDS = ("car_horn", "dog_bark", "siren", "jackhammer", "gun_shot")
 _SNR_DB = (5.0, 30.0)
-# From one word, household sound or word of the owner's to the next, s.
-_WORD_GAP_S, _SOUND_GAP_S, _OWN_GAP_S = (4.0, 16.0), (5.0, 40.0), (900.0, 3600.0)
+# From one word of the owner's to the next, s.
+_OWN_GAP_S = (900.0, 3600.0)
 _NIGHT_DB = -62.0
 # Talk that is synthesised for the days lived through, and as much for those measured; parts are pieces of it.
 _TALK_PARTS, _TALK_PART_S, _PIECE_S = 6, 600.0, 45.0
 _NEARER_DB = 4.0
 _AT_ONCE = 240  # windows
-# From the begin of a taught word to that of the next where misses are counted, s.
-_APART_S = 4.0
+# From the end of a taught word to the begin of the next where misses are counted, s.
+_APART_S = (3.0, 5.0)
 
 
 Make = Callable[[], tuple[Floats, list[Word], str]]
@@ -69,7 +70,8 @@ class Room:
     response: Floats  # float32 [samples], of the room
     words: tuple[Clip, ...]  # that nobody taught
     sounds: tuple[Path, ...]
-    taught: tuple[str, ...] = KNOWN
+    taught: tuple[str, ...]
+    home: Home
 
     def own_words(self, *, measured: bool) -> list[Clip]:
         """Return the taught words that are said on the days measured, or on those lived through."""
@@ -95,7 +97,7 @@ class Part:
     seconds: float
 
 
-def open_rooms(half: Half, count: int, seed: int) -> list[Room]:
+def open_rooms(half: Half, count: int, seed: int, home: Home) -> list[Room]:
     """Furnish so many rooms; no two have a background or an everyday sound in common."""
     rng = np.random.default_rng([seed, 77])
     backgrounds = rng.permutation(len(half.backgrounds))
@@ -106,17 +108,17 @@ def open_rooms(half: Half, count: int, seed: int) -> list[Room]:
         vocabulary = set(own.choice(names, _WORDS_PER_ROOM, replace=False).tolist())
         chosen = backgrounds[number::count][:_BACKGROUNDS_PER_ROOM]
         parts = Half(half.clips, tuple(half.backgrounds[index] for index in chosen))
-        response, sounds = impulse_response(own).astype(np.float32), _sounds(number, count)
+        response, sounds = impulse_response(own).astype(np.float32), _sounds(number, count, taught)
         words = tuple(clip for clip in half.clips if clip.label is None and clip.word in vocabulary)
-        rooms.append(Room(number, seed, parts, response, words, sounds, taught))
+        rooms.append(Room(number, seed, parts, response, words, sounds, taught, home))
     return rooms
 
 
-def _sounds(number: int, count: int) -> tuple[Path, ...]:
-    folders = (data_folder() / "urbansound8k_subset" / sound for sound in _SOUNDS)
-    paths = (path for folder in folders for path in sorted(folder.glob("*.ogg")))
+def _sounds(number: int, count: int, taught: Sequence[str]) -> tuple[Path, ...]:
+    every = (*OTHER, *(sound for sound in TAUGHT if sound not in taught))
+    paths = (path for sound in every for path in recordings_in(data_folder() / "urbansound8k_subset" / sound))
     # The recording that a clip was cut from decides.
-    return tuple(path for path in paths if zlib.crc32(path.stem.split("_")[1].split("-")[0].encode()) % count == number)
+    return tuple(path for path in paths if zlib.crc32(source_of(path).encode()) % count == number)
 
 
 def _part_of(path: Path, *, measured: bool) -> bool:
@@ -125,8 +127,8 @@ def _part_of(path: Path, *, measured: bool) -> bool:
 
 
 def _person(path: Path) -> str:
-    """Return who speaks on a recording of Speech Commands; of another one, what it is called."""
-    return path.stem.partition("_nohash_")[0].rpartition("_")[2] if "_nohash_" in path.stem else path.stem
+    """Return who speaks on a recording of Speech Commands; of an everyday sound, which recording it was cut from."""
+    return path.stem.partition("_nohash_")[0].rpartition("_")[2] if "_nohash_" in path.stem else source_of(path)
 
 
 def sound_of(room: Room, name: str, day: int, *, measured: bool) -> tuple[Floats, list[Word]]:
@@ -142,13 +144,13 @@ def sound_of(room: Room, name: str, day: int, *, measured: bool) -> tuple[Floats
     ratios = rng.uniform(*_SNR_DB, size=-(-length // round(SECTION_S * RATE_HZ)))
     gains = np.repeat(10 ** ((WORD_DB - ratios) / 20), round(SECTION_S * RATE_HZ))[:length]
     stream = (gains * background(room.half, length, RATE_HZ, rng)).astype(np.float32)
-    near = np.zeros(length, np.float32) if name == "noon" else _talk(room, length, rng, measured=measured)
-    if name == "noon":
-        paths = [path for path in room.sounds if _part_of(path, measured=measured)] or list(room.sounds)
-        _scatter(near, paths, _SOUND_GAP_S, rng)
-    if name in ("evening", "late", "noon"):
-        said = [clip.path for clip in room.words if _part_of(clip.path, measured=measured)]
-        _scatter(near, said, _WORD_GAP_S, rng)
+    near = np.zeros(length, np.float32)
+    if room.home.talk and name != "noon":
+        near = _talk(room, length, rng, measured=measured)
+    mean_s = 2 * 3600 / room.home.others_per_hour
+    for paths in (room.sounds, [clip.path for clip in room.words]):
+        heard = [path for path in paths if _part_of(path, measured=measured)]
+        _scatter(near, heard, (0.4 * mean_s, 1.6 * mean_s), rng)
     words: list[Word] = []
     if not measured:
         own = room.own_words(measured=False)
@@ -219,23 +221,41 @@ _front_end = functools.lru_cache(8)(open_front_end)
 _embedding = functools.lru_cache(2)(Embedding)
 
 
-def embedded(samples: Floats, words: Sequence[Word], name: str, settings: EmbeddingSettings, hop_s: float) -> Part:
+def _stretch(samples: Floats, settings: EmbeddingSettings, hop: int) -> Floats:
+    """Return what :func:`_windows` does, of a long stretch piece by piece."""
+    step, size = hop * settings.hop_samples, settings.clip_samples
+    ends = np.arange(size, len(samples) + 1, step)
+    pieces = [ends[at : at + _AT_ONCE] for at in range(0, len(ends), _AT_ONCE)]
+    return np.concatenate([_windows(samples[piece[0] - size : piece[-1]], settings, hop) for piece in pieces])
+
+
+def _both(samples: Floats, settings: JointSettings, hop: int) -> Floats:
+    """Return the numbers of a joint front end; that of sounds hears windows half a window apart."""
+    words = _stretch(samples[settings.clip_samples - settings.words.clip_samples :], settings.words, hop)
+    every = max(1, round(settings.clip_s / 2 / (hop * settings.hop_s)))
+    sounds = np.repeat(_stretch(samples, settings.sounds, every * hop), every, axis=0)
+    sounds = np.pad(sounds, ((0, max(0, len(words) - len(sounds))), (0, 0)), "edge")
+    return np.concatenate([words, sounds[: len(words)]], axis=1)
+
+
+def embedded(samples: Floats, words: Sequence[Word], name: str, settings: FeatureSettings, hop_s: float) -> Part:
     """Return a stretch of sound as the embeddings of the windows that a detector looks at."""
     frames = hop_frames(settings, hop_s)
     hop, size = min(frames * settings.hop_samples, settings.clip_samples), settings.clip_samples
     ends = np.arange(size, len(samples) + 1, hop)
-    rows = [
-        _windows(samples[ends[at] - size : ends[min(at + _AT_ONCE, len(ends)) - 1]], settings, frames)
-        for at in range(0, len(ends), _AT_ONCE)
-    ]
+    if isinstance(settings, JointSettings):
+        rows = _both(samples, settings, frames)
+    else:
+        assert isinstance(settings, EmbeddingSettings)
+        rows = _stretch(samples, settings, frames)
     power = np.concatenate([[0.0], np.cumsum(np.square(samples, dtype=np.float64))])
     levels = 10 * np.log10(np.maximum(1e-12, (power[ends] - power[ends - size]) / size))
     hour, hop_s, seconds = PARTS[name][0] if name in PARTS else 0, hop / RATE_HZ, len(samples) / RATE_HZ
-    windows: Floats = np.asarray(np.concatenate(rows), np.float16)
+    windows: Floats = np.asarray(rows, np.float16)
     return Part(name, hour, windows, levels.astype(np.float32), hop_s, settings.clip_s, tuple(words), seconds)
 
 
-def cached(kept: dict[str, Part], key: str, settings: EmbeddingSettings, hop_s: float, make: Make) -> Part:
+def cached(kept: dict[str, Part], key: str, settings: FeatureSettings, hop_s: float, make: Make) -> Part:
     """Return a part that was computed before, or compute it now: ``make`` returns its sound, words and name."""
     if key not in kept:
         kept[key] = embedded(*make(), settings, hop_s)
@@ -243,7 +263,7 @@ def cached(kept: dict[str, Part], key: str, settings: EmbeddingSettings, hop_s: 
 
 
 def day_parts(
-    room: Room, day: int, settings: EmbeddingSettings, hop_s: float, kept: dict[str, Part], *, measured: bool
+    room: Room, day: int, settings: FeatureSettings, hop_s: float, kept: dict[str, Part], *, measured: bool
 ) -> list[Part]:
     """Return a day in a room, part by part; ``kept`` has those of all rooms that were computed before."""
     found = []
@@ -258,20 +278,24 @@ def day_parts(
     return found
 
 
-def said_words(room: Room, snr_db: float, settings: EmbeddingSettings, hop_s: float, kept: dict[str, Part]) -> Part:
+def said_words(room: Room, snr_db: float, settings: FeatureSettings, hop_s: float, kept: dict[str, Part]) -> Part:
     """Return all taught words of the people who are measured, said in a room at a ratio of levels."""
 
     def make() -> tuple[Floats, list[Word], str]:
         rng = np.random.default_rng([room.seed, room.number, int(snr_db), 9])
         own = room.own_words(measured=True)
-        length = round((len(own) * _APART_S + 5) * RATE_HZ)
-        near, words = np.zeros(length, np.float32), []
-        for place, index in enumerate(rng.permutation(len(own))):
-            at_s = 3.0 + _APART_S * place + float(rng.uniform(-1.0, 1.0))
-            samples = near_clip(own[index].path, rng)
-            start = round(at_s * RATE_HZ)
-            near[start : start + len(samples)] += samples
+        pieces, words, at_s = [], list[Word](), 0.0
+        for index in rng.permutation(len(own)):
+            gap, samples = (
+                np.zeros(round(rng.uniform(*_APART_S) * RATE_HZ), np.float32),
+                near_clip(own[index].path, rng),
+            )
+            pieces += [gap, samples]
+            at_s += len(gap) / RATE_HZ
             words.append(Word(at_s, own[index].label, own[index].word, len(samples) / RATE_HZ))
+            at_s += len(samples) / RATE_HZ
+        near = np.concatenate([*pieces, np.zeros(5 * RATE_HZ, np.float32)])
+        length = len(near)
         noise = background(room.half, length, RATE_HZ, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
         return np.clip(noise + reverberated(near, room.response), -1.0, 1.0), words, f"words at {snr_db:g} dB"
 

@@ -91,12 +91,12 @@ class Measured:
     """Figures of one device on one day, each by promised rate, those of :data:`DIAL`.
 
     Attributes:
-        missed: by ratio in dB, for every taught word whether it was missed, in the order in which they are said.
+        missed: by ratio in dB and label, for every taught word or sound whether it was missed.
         accepts: false accepts by label.
         hours: of sound loud enough to be classified, without a taught word.
     """
 
-    missed: dict[float, dict[float, list[bool]]]
+    missed: dict[float, dict[float, dict[str, list[bool]]]]
     accepts: dict[float, dict[str, int]]
     hours: float
 
@@ -123,13 +123,12 @@ def measure(
     return Measured(missed, accepts, loud_s / HOUR_S)
 
 
-def _missed(part: Part, heard: Sequence[Heard]) -> list[bool]:
+def _missed(part: Part, heard: Sequence[Heard]) -> dict[str, list[bool]]:
     """Return for every taught word whether there is no event of it until a window and a hop after its end."""
     late_s = part.clip_s + part.hop_s
-    return [
-        not any(
-            one.label == word.label and word.begin_s <= one.at_s <= word.begin_s + word.seconds + late_s
-            for one in heard
-        )
-        for word in part.words
-    ]
+    found: dict[str, list[bool]] = {}
+    for word in part.words:
+        until_s = word.begin_s + word.seconds + late_s
+        own = [one for one in heard if one.label == word.label and word.begin_s <= one.at_s <= until_s]
+        found.setdefault(str(word.label), []).append(not own)
+    return found
