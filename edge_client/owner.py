@@ -94,9 +94,12 @@ class Teaching:
 
     @cached_property
     def offered(self) -> tuple[str, ...]:
-        """The built-in sounds, of which an owner chooses."""
+        """The built-in sounds, of which an owner chooses.
+
+        What only the pretraining calls so (``beijing_4``) means nothing to people, and is none of them.
+        """
         statistics = read_bundle(self.config.bundle).manifest.embedding_statistics
-        return () if statistics is None else statistics.known.names
+        return () if statistics is None else tuple(name for name in statistics.known.names if "_" not in name)
 
     def offers(self) -> tuple[Offer, ...]:
         """Return the sounds that others of the fleet teach, and the owner does not."""

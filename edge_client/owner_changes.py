@@ -13,6 +13,7 @@ from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
 from edge_client.config import Config
 from edge_client.config.hours import hours_problem
+from edge_client.detection.observed_rates import forget_rates
 from edge_client.errors import ClipError
 from edge_client.events.history import every
 from edge_client.events.journal import Chosen, remove_events
@@ -20,11 +21,11 @@ from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
 from edge_client.owner import Teaching
 from edge_client.questions.answers import store_of
 from edge_client.questions.store import QuestionStore
-from edge_client.room.store import add_wrong_detections, forget_room, read_wrong_detections
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.owner_acts import Act, Move, Moving
 from edge_client.storage.owner_choices import Listened
+from edge_client.storage.wrong_detections import add_wrong_detections, read_wrong_detections
 from fleet_protocol.bundle import read_bundle
 
 # Seconds for which a slider that is moved again goes on with the same change.
@@ -136,10 +137,10 @@ def empty_deleted(store: ClipStore, state: DeviceState) -> int:
 
 
 def purge(teaching: Teaching) -> int:
-    """Remove for good what could be had back, what the room is like, and questions; return how many clips went."""
+    """Remove for good what could be had back, counts of the room, and questions; return how many clips went."""
     with teaching.store.changing():
         teaching.state.acts.forget_old(0.0)
-        forget_room(teaching.state)
+        forget_rates(teaching.state.database)
         store_of(teaching).forget()
         return teaching.store.empty_deleted()
 

@@ -13,9 +13,9 @@ from edge_client.errors import ClipError
 from edge_client.owner import Teaching
 from edge_client.owner_changes import call_class, throw_away
 from edge_client.questions.answers import answers, in_words, take_back
-from edge_client.room.store import remove_wrong_detections
 from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.owner_acts import Act, Move, Moving
+from edge_client.storage.wrong_detections import remove_wrong_detections
 
 _BETWEEN_FOLDERS = get_args(Moving)
 

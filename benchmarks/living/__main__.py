@@ -26,9 +26,8 @@ from benchmarks.listening.front_ends import taught_device
 from benchmarks.listening.material import Clip, load_material
 from benchmarks.living.homes import HOMES, TAUGHT, with_sounds
 from benchmarks.living.rooms import Part, Room, day_parts, open_rooms, said_words
-from benchmarks.living.weeks import DIAL, PROMISES, Life, Measured, measure
+from benchmarks.living.weeks import DIAL, PROMISES, Layout, Life, Measured, measure
 from edge_client.config.sections import DetectorConfig
-from edge_client.room.memory import layout_of
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle
@@ -54,9 +53,7 @@ def _taught(folder: Path, bundle: Path, training: Sequence[Clip], room: Room, nu
     heard: Floats = room.half.backgrounds[0][: round(_ROOM_S * 16_000)]
     level = 10 ** (_ROOM_DB / 20) / max(1e-6, float(np.sqrt(np.mean(np.square(heard)))))
     config = taught_device(folder, bundle, takes, [np.asarray(level * heard, np.float32)])
-    layout = layout_of(read_bundle(bundle).manifest, DetectorConfig())
-    assert layout is not None
-    return Life(config, layout, seed)
+    return Life(config, Layout.of(read_bundle(bundle).manifest.feature_settings, DetectorConfig()))
 
 
 def _summary(day: int, found: Sequence[Measured]) -> list[dict[str, Any]]:

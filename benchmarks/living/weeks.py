@@ -1,7 +1,8 @@
-"""A taught device lives in a room: replayed from embeddings, as its detector and its reservoir would take them."""
+"""A taught device lives in a room: replayed from embeddings, as its detector and its counts would take them."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,35 +15,58 @@ from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Loaded
-from edge_client.detection.scores import Scorer, earlier_of
+from edge_client.detection.observed_rates import ObservedRates
+from edge_client.detection.pace import pace_of
+from edge_client.detection.scores import Scorer, earlier_of, windows_before
 from edge_client.detection.thresholds import Tail
-from edge_client.room.reservoir import DAY_S, HOUR_S, Layout, Reservoir
-from edge_client.room.store import write_sample
-from edge_client.storage.device_state import DeviceState
+from edge_client.features.front_end import hop_frames
+from edge_client.storage.database import FILE, Database
 from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.feature_settings import FeatureSettings
 
 PROMISES = (0.5, 1.0, 2.0)
 # Promises among which it is looked for that at which the false accepts are really as many as was promised.
 DIAL = tuple(2.0 ** (step / 2) for step in range(-10, 9))
 # Monday, 5 January 2026, 0:00 UTC.
 _BEGIN_S = 1_767_571_200.0
+DAY_S, HOUR_S = 86_400.0, 3600.0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a detector looks at a stream: time between two windows, s, over how many of them scores are averaged, and how
+    many windows ago half a second was.
+    """
+
+    hop_s: float
+    averaged: int
+    before: int
+
+    @classmethod
+    def of(cls, settings: FeatureSettings, config: DetectorConfig) -> Layout:
+        """Return that of a front end."""
+        pace = pace_of(config, settings)
+        hop_s = hop_frames(settings, pace.hop_s) * settings.hop_s
+        return cls(hop_s, max(1, math.ceil(pace.average_s / hop_s - 1e-6)), windows_before(hop_s))
 
 
 class Life:
     """A device that was taught, and the room that it hears."""
 
-    def __init__(self, config: Config, layout: Layout, seed: int) -> None:
+    def __init__(self, config: Config, layout: Layout) -> None:
         """Begin on day 0, with nothing heard."""
         self.now = load_listening(config)
         self.layout, self._device, self._config = layout, config, config.detector
+        self._features = self.now.model.manifest.feature_settings.digest
         self._clock = _BEGIN_S
-        self._reservoir = Reservoir(layout, clock=lambda: self._clock, seed=seed)
+        database = Database(config.device.state / FILE)
+        self._rates = ObservedRates(database, self._features, lambda: self._clock)
 
     def hear(self, day: int, parts: Sequence[Part]) -> None:
         """Listen for a day, and take up the thresholds that follow."""
         for part in parts:
             self._listen(day, part)
-        write_sample(DeviceState(self._device.device.state).room_path, self.layout, self._reservoir.sample())
+        self._rates.save()
         self.now = load_listening(self._device)
 
     def _listen(self, day: int, part: Part) -> None:
@@ -52,9 +76,10 @@ class Life:
         events = decided(self.now, means, at_s, limits, self._config)
         heard = {round(one.at_s / part.hop_s): one.label for one in events}
         begin, quiet = _BEGIN_S + day * DAY_S + part.hour * HOUR_S, _is_quiet(part, self._config)
-        for row, top, silent, at in zip(part.embeddings, means.max(axis=1), quiet, at_s, strict=True):
+        blocks = self._rates.listener(self.now)
+        for row, silent, at in zip(means, quiet, at_s, strict=True):
             self._clock = begin + float(at)
-            self._reservoir.look(None if silent else row, float(top), heard.get(round(at / part.hop_s), ""))
+            blocks.look(part.hop_s, None if silent else row, heard.get(round(at / part.hop_s), ""), "")
 
 
 def _is_quiet(part: Part, config: DetectorConfig) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

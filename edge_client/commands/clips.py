@@ -56,7 +56,7 @@ def add(commands: Commands) -> None:
     export.add_argument("file", type=Path, metavar="FILE")
     importing = action("import", "take in what another device exported", _import)
     importing.add_argument("file", type=Path, metavar="FILE")
-    purge = "remove for good what was deleted, what is known of the room, and questions"
+    purge = "remove for good what was deleted, what was counted of the room, and questions"
     action("purge", purge, _purge).add_argument("--yes", action="store_true")
 
 
@@ -251,7 +251,7 @@ def _purge(options: argparse.Namespace) -> int:
     from edge_client.owner_changes import purge
 
     teaching = open_teaching(options)
-    confirm("remove deleted clips, what is known of the room, and questions, for good", yes=options.yes)
+    confirm("remove deleted clips, what was counted of the room, and questions, for good", yes=options.yes)
     removed = purge(teaching)
-    line = f"{removed} deleted clips were removed for good, and what was known of the room, and questions"
+    line = f"{removed} deleted clips were removed for good, and what was counted of the room, and questions"
     return report({"removed": removed}, [line], json=options.json)

@@ -169,7 +169,7 @@ def _lines(status: dict[str, Any]) -> list[str]:
         figures = ", ".join(f"{key} {_value(value)}" for key, value in (found or {}).items())
         lines.append(f"{name:9s} {figures or 'gives no sound yet'}")
     if (room := status.get("room")) is not None:
-        from edge_client.room.observed_rates import rate_lines
+        from edge_client.detection.observed_rates import rate_lines
 
         lines += rate_lines(room)
     if (mqtt := status.get("mqtt")) is not None:

@@ -39,6 +39,7 @@ from edge_client.daemon.teaching_loop import TeachingLoop
 from edge_client.daemon.training_process import TrainingProcess
 from edge_client.detection.detector import Loaded
 from edge_client.detection.doubts import Doubt
+from edge_client.detection.observed_rates import ObservedRates
 from edge_client.detection.sensitivity import together
 from edge_client.events import Asked, Heard, Reply, Switch
 from edge_client.events.delivery import Delivery
@@ -53,7 +54,6 @@ from edge_client.owner import Teaching
 from edge_client.owner_changes import empty_deleted
 from edge_client.questions.answers import OFFER, answer, finish_all
 from edge_client.questions.asking import Asker
-from edge_client.room.memory import RoomMemory
 from edge_client.rules.sink import RulesSink
 from edge_client.storage.class_offers import Offer
 from edge_client.storage.device_state import DeviceState
@@ -124,7 +124,7 @@ class Daemon:
         self._loading = threading.Lock()
         self._loaded: Loaded | None = None
         self._listening: dict[str, ListeningLoop | None] = dict.fromkeys(config.inputs)
-        self._room = RoomMemory.open(config, self._state, manifest)
+        self._rates = ObservedRates.open(config, self._state.database, manifest)
         self._asker = asker = Asker.open(config, self._state, manifest)
         self._asked_at: object = None
         self._doubts: Delivery[Doubt] | None = None
@@ -182,7 +182,7 @@ class Daemon:
                 self._publisher.pause(self._pauses.pause)
                 written = 0.0
             self._follow_commands()
-            if (room := self._room) is not None and room.follow():
+            if (rates := self._rates) is not None and rates.follow():
                 self._reload()
             self._follow_questions()
             if now - written >= _STATUS_S:
@@ -197,8 +197,8 @@ class Daemon:
         if self._doubts is not None:
             self._doubts.close(_QUESTIONS_GRACE_S)
         self._publisher.close()
-        if self._room is not None:
-            self._room.save()
+        if self._rates is not None:
+            self._rates.save()
         self._write_status(last=True)
 
     @contextmanager
@@ -304,12 +304,13 @@ class Daemon:
             loop.run(self._stop)
 
     def _load(self) -> Loaded:
-        """Return what listens from now on, one model for all inputs, with what takes its features for the room."""
+        """Return what listens from now on, one model for all inputs, with what counts and what asks."""
         with self._loading:
             if self._loaded is None:
+                found = load_listening(self._config)
                 self._loaded = dataclasses.replace(
-                    load_listening(self._config),
-                    look=None if self._room is None else self._room.look,
+                    found,
+                    look=None if self._rates is None else self._rates.listener(found).look,
                     doubt=None if self._doubts is None else self._doubts.put,
                 )
             return self._loaded
@@ -394,7 +395,7 @@ class Daemon:
             "inputs": inputs,
             "off": self._off(),
             "sensitivity": together([loop.hearings.to_json() for loop in self._listening.values() if loop]),
-            "room": room.status(self._config.detector.false_accepts_per_hour) if (room := self._room) else None,
+            "room": rates.status(self._config.detector.false_accepts_per_hour) if (rates := self._rates) else None,
             "server": self._rounds.status if self._rounds else None,
             "training": self._training.status,
             "teaching": self._teaching.status,

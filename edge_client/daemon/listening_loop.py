@@ -15,6 +15,7 @@ from edge_client.clips.folders import SOUND
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector, Loaded
+from edge_client.detection.observed_rates import tails_here
 from edge_client.detection.sensitivity import Hearings
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import AudioError
@@ -22,7 +23,6 @@ from edge_client.events.publisher import Publisher
 from edge_client.live import LiveFeed
 from edge_client.logs import RateLimitedLog
 from edge_client.model.runtime import ModelRuntime
-from edge_client.room.memory import tails_here
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.arrays import Doubles, Floats
 
@@ -51,14 +51,22 @@ def load_listening(config: Config) -> Loaded:
     progress = saved.progress.for_listening
     tails = {label: Tail(*numbers) for label, numbers in progress.tails.items()}
     labels, near, known = progress.listening_labels, progress.prototypes, progress.known
-    here = tails_here(config, state, model, labels, tails, near, known)
+    if config.learning.room:
+        tails = tails_here(state.database, model.manifest.feature_settings.digest, tails)
     # Everyday sounds have a begin and an end; a front end that hears both found out at teaching what each label is.
     taught = (one["label"] for one in state.advice() if one.get("kind") == SOUND)
     statistics = saved.bundle.manifest.embedding_statistics
     sounds = () if statistics is None else (label for label, name in known.items() if name in statistics.known.sounds)
     lasting = labels.labels if saved.bundle.manifest.feature_settings.hears_sounds else (*taught, *sounds)
     return Loaded(
-        model, labels, here, near, known, state.choices.thresholds(), state.choices.off(time.time()), frozenset(lasting)
+        model,
+        labels,
+        tails,
+        near,
+        known,
+        state.choices.thresholds(),
+        state.choices.off(time.time()),
+        frozenset(lasting),
     )
 
 

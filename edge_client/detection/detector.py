@@ -45,8 +45,8 @@ class Loaded:
     thresholds: Mapping[str, float] = field(default_factory=dict)  # the owner's by label, 0..1, before all others
     off: frozenset[str] = frozenset()  # labels that are not listened for now, by their owner's choice
     lasting: frozenset[str] = frozenset()  # everyday sounds, which have a begin and an end; Detector.take_followed
-    # Takes the features of every window, None for one too quiet, the best averaged score, what was detected, the input.
-    look: Callable[[Floats | None, float, str, str], None] | None = None
+    # Takes of every window its hop, s, averaged scores, None where it was too quiet, what was detected, and the input.
+    look: Callable[[float, Floats | None, str, str], None] | None = None
     doubt: Callable[[Doubt], None] | None = None  # takes every sound of which it is doubtful whether it is a label
 
 
@@ -89,7 +89,7 @@ class Detector:
         frames = hop_frames(settings, self._pace.hop_s)
         self.hop_samples = min(frames * settings.hop_samples, settings.clip_samples)
         self._features = open_sliding(settings, frames)
-        hop_s = self.hop_samples / settings.sample_rate_hz
+        self._hop_s = hop_s = self.hop_samples / settings.sample_rate_hz
         # Features of the newest windows, the oldest first; None of a quiet one.
         self._ago = windows_before(hop_s)
         self._newest: deque[Floats | None] = deque(maxlen=STATES * self._ago + 1)
@@ -239,7 +239,8 @@ class Detector:
         best = float(averaged.max(initial=0.0))
         if self._look is not None:
             detected = "" if slot is None else self._label_map.slots[slot].name
-            self._look(self._features_now, best, detected, self._input)
+            heard = None if self._features_now is None else averaged
+            self._look(self._hop_s, heard, detected, self._input)
         now = self._clock()
         # What a label that is off would have been is no other, no question, and nothing unknown.
         if self._doubts is not None and not self._decisions.off.all():

@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 from edge_client import owner_changes, owner_undo
 from edge_client.clips.folders import Clip
 from edge_client.config import Config
+from edge_client.detection.observed_rates import rate_sentences
 from edge_client.detection.sensitivity import STEPS, threshold_at
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
@@ -32,7 +33,6 @@ from edge_client.owner_page.pausing import PausingPage
 from edge_client.owner_page.sent_recordings import AddingPage, adding
 from edge_client.owner_page.streams import UNBUFFERED, LiveStream, Recording
 from edge_client.questions.answers import answer_offer
-from edge_client.room.observed_rates import rate_sentences
 from edge_client.storage.owner_acts import KEEP_DAYS
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import JointSettings

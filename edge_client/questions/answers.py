@@ -9,8 +9,8 @@ from edge_client.clips.store import ClipStore, link_or_copy
 from edge_client.errors import ClipError, EdgeError
 from edge_client.owner import Teaching
 from edge_client.questions.store import NO, SAYINGS, WAS, WEEK_S, YES, Question, QuestionStore
-from edge_client.room.store import add_wrong_detections, remove_wrong_detections
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.wrong_detections import add_wrong_detections, remove_wrong_detections
 from fleet_protocol.atomic_files import remove_durably
 
 OFFER = "offer:"
@@ -79,7 +79,7 @@ def answer_offer(teaching: Teaching, given: str, says: str) -> str:
 def _folder(teaching: Teaching, question: Question, says: str, label: str) -> str:
     """Return the folder of the clip store that gets the sound; "" for none."""
     # A near miss that was none is no negative: the device was right about it. As negatives, so near to the label, such
-    # sounds cost two points of its own words at equal false accepts, in the tuning rooms of `benchmarks.living`.
+    # sounds cost two points of its own words at equal false accepts, in rooms lived in for a week.
     if says == NO:
         return teaching.require_rejectable(question.label) if question.detected else ""
     return teaching.require_slot(question.label if says == YES else label)

@@ -20,7 +20,6 @@ from edge_client.errors import DamagedError, StateError
 from edge_client.events import Asked
 from edge_client.logs import RateLimitedLog
 from edge_client.questions.store import DAY_S, NO, WAS, WEEK_S, YES, Book, Candidate, Question, QuestionStore, sound_of
-from edge_client.room.memory import layout_of
 from edge_client.storage.checked_files import read_checked
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import is_clip
@@ -61,8 +60,7 @@ class Asker:
         statistics, per_day = manifest.embedding_statistics, config.learning.questions
         if not per_day:
             store.forget()
-        wanted = per_day and config.microphone is not None and layout_of(manifest, config.detector) is not None
-        if not wanted or statistics is None:
+        if not per_day or config.microphone is None or statistics is None:
             return None
         return cls(store, state, statistics, per_day, manifest.feature_settings.sample_rate_hz)
 

@@ -91,7 +91,6 @@ class DeviceState:
         self.unknown_folder = folder / "unknown"
         self.detected_folder = folder / "detected"
         self.embeddings_path = folder / "embeddings.safetensors"
-        self.room_path = folder / "room.safetensors"
         self.questions_folder = folder / "questions"
         self.database = Database(folder / FILE)
         self.choices = OwnerChoices(self.database)
@@ -139,8 +138,7 @@ class DeviceState:
         logged. Raises DamagedError if a file that the device needs is damaged, and so is its copy.
         """
         found = [_mended(self.folder / name) for name in KEPT_TWICE] + self.database.mend()
-        once = (self.embeddings_path, self.room_path)
-        checked = [*once, *finished_files(self.outbox.folder)]
+        checked = [self.embeddings_path, *finished_files(self.outbox.folder)]
         damaged = [path for path in checked if path.exists() and _is_damaged(path)]
         damaged += [path for path in finished_files(self.blobs.folder) if file_digest(path) != path.name]
         for path in damaged:
@@ -153,11 +151,12 @@ class DeviceState:
         return [sentence for sentence in found if sentence]
 
     def remove_leftovers(self) -> None:
-        """Remove the half-written files of processes that were killed."""
+        """Remove the half-written files of processes that were killed, and what earlier releases kept of a room."""
         for folder in (self.folder, self.outbox.folder, self.blobs.folder):
             for path in leftovers(folder) if folder.is_dir() else ():
                 if _HALF_WRITTEN.fullmatch(path.name):
                     path.unlink()
+        remove_durably(self.folder / "room.safetensors")
 
     def save_advice(self, advice: list[dict[str, Any]]) -> None:
         """Keep what would help the labels that were taught; see :meth:`advice`."""

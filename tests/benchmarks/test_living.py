@@ -6,11 +6,10 @@ import pytest
 from benchmarks.listening.material import load_material, reverberated
 from benchmarks.living.homes import HOMES
 from benchmarks.living.rooms import Part, embedded, open_rooms
-from benchmarks.living.weeks import Life, measure
+from benchmarks.living.weeks import Layout, Life, measure
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.features.front_end import open_sliding
-from edge_client.room.memory import layout_of
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import DATA
@@ -52,11 +51,14 @@ def test_a_device_takes_up_its_room_day_by_day(tmp_path):
     for label in ("yes", "no"):
         write_clips(device.clips, label, 6, seed=3)
     device.teach()
-    config, layout = DetectorConfig(), layout_of(read_bundle(find_bundle("base")).manifest, DetectorConfig())
+    config, layout = (
+        DetectorConfig(),
+        Layout.of(read_bundle(find_bundle("base")).manifest.feature_settings, DetectorConfig()),
+    )
     before = load_listening(device.config)
     rows = np.random.default_rng(1).normal(size=(7_200, 64)).astype(np.float16)
     part = Part("noon", 12, rows, np.full(len(rows), -30.0, np.float32), 0.25, 1.0, (), len(rows) / 4 + 1)
-    life = Life(device.config, layout, 0)
+    life = Life(device.config, layout)
     for day in range(5):
         life.hear(day, [part])
     heard = life.now.tails["yes"]

@@ -1,6 +1,6 @@
-"""A device tries a class of others before it listens for it: on what it knows itself, and what it has heard.
+"""A device tries a class of others before it listens for it: on what it knows itself.
 
-A class that is heard in other words, in talk, in this room, or in place of the owner's own sounds is refused, whoever
+A class that is heard in other words, in talk, or in place of the owner's own sounds is refused, whoever
 sent it: one device of a fleet may send anything (docs/security.md, "Bad devices"). A phrase is tried by its order: on
 what came before the owner's phrases, and on other words before each word.
 """
@@ -14,11 +14,9 @@ from functools import cached_property
 import numpy as np
 
 from edge_client.detection.scores import Scorer
-from edge_client.detection.thresholds import Tail, logits
+from edge_client.detection.thresholds import Tail
 from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
 from edge_client.model.prototypes import Prototype
-from edge_client.room.reservoir import Layout, Sample
-from edge_client.room.room_tails import RoomTail, room_tails
 from edge_client.storage.class_offers import Refused
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
@@ -33,8 +31,6 @@ _COPY = 0.9
 # Draws of each word of the pretraining, words in an hour of talk, and of how many false alarms an hour more than
 # promised there may be signs: so few draws do not show less.
 _DRAWS, _WORDS_PER_HOUR, _ALLOWED = 40, 600.0, 6.0
-# Hours that must have been heard before a room tells anything.
-_NEEDED_HOURS = 2.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,6 @@ class Trial:
     statistics: EmbeddingStatistics
     heard: Heard
     public_set: PublicSet | None
-    room: tuple[Layout, Sample] | None
 
     def refused(self, classes: Mapping[int, Floats]) -> dict[int, Refused]:
         """Return why some classes are refused, by slot; ``classes`` by slot what is known of each, [any, numbers]."""
@@ -65,7 +60,7 @@ class Trial:
             label = self.label_map.names[slot]
             taken = {name: self._taken(slot, rows, name, sounds) for name, sounds in own.items() if name != label}
             worst = max(taken, key=lambda name: taken[name], default="")
-            rate = self._false_alarms(slot, rows) + self._in_the_room(slot)
+            rate = self._false_alarms(slot, rows)
             if worst and taken[worst] > _OWN_SHARE:
                 told = f"{taken[worst]:.0%} of {worst!r} would be taken for it"
                 found[slot] = Refused("own_sounds", told)
@@ -145,19 +140,6 @@ class Trial:
         if near.max(initial=-1.0) >= SAME_SOUND:
             shares.pop(int(near.argmax()))
         return _WORDS_PER_HOUR * float(np.mean(shares)) if shares else 0.0
-
-    def _in_the_room(self, slot: int) -> float:
-        """Return how often an hour the class would have been heard here, by the threshold of the pretraining."""
-        if self.room is None or self.room[1].heard_hours < _NEEDED_HOURS:
-            return 0.0
-        layout, sample = self.room
-        label = self.label_map.names[slot]
-        bare = {label: self.tails[label]}
-        tail = room_tails(sample, layout, self.scorer, self.label_map, bare, ())[label]
-        if not isinstance(tail, RoomTail) or not tail.hours:
-            return 0.0
-        threshold = float(logits(np.array([self.tails[label].threshold(self.promised)], np.float32))[0])
-        return float(tail.counts[tail.logits >= threshold].sum() / tail.hours)
 
 
 def rows_of_class(centres: Floats | None, public_set: PublicSet | None, class_id: str) -> Floats | None:

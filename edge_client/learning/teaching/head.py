@@ -35,7 +35,6 @@ from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.lesson import Lesson
 from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
-from edge_client.room.memory import kept_sample
 from edge_client.storage.class_offers import Refused
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
@@ -187,9 +186,8 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     refused: dict[str, Refused] = {}
     if of_others:
         tails = {label: Tail(*tail) for label, tail in learned.tails.items()}
-        promised, room = config.detector.false_accepts_per_hour, kept_sample(config, state, model.manifest)
-        near = learned.prototypes
-        trial = Trial(learned.scorer, label_map, tails, near, promised, statistics, heard, public_set, room)
+        promised, near = config.detector.false_accepts_per_hour, learned.prototypes
+        trial = Trial(learned.scorer, label_map, tails, near, promised, statistics, heard, public_set)
         for slot, why in trial.refused(of_others).items():
             refused[str(label_map.class_ids[slot])] = why
             label_map = label_map.give_up(slot)

@@ -175,12 +175,14 @@ def test_half_written_files_are_removed_and_nothing_else(tmp_path):
     keep = [tmp_path / "state" / name for name in (".bashrc", ".config", "model.safetensors")]
     for path in keep:
         path.write_text("mine")
-    left = tmp_path / "state" / ".model.safetensors.0123abcd"
+    left, room = (tmp_path / "state" / name for name in (".model.safetensors.0123abcd", "room.safetensors"))
     left.write_text("half")
+    room.write_text("what an earlier release kept of the room")
     with written_durably(tmp_path / "state" / "page.key") as file:  # another process of the device is writing
         file.write(b"half")
         state.remove_leftovers()
     assert not left.exists()
+    assert not room.exists()
     assert all(path.exists() for path in keep)
     assert (tmp_path / "state" / "page.key").read_bytes() == b"half"
 

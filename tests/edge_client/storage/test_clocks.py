@@ -15,7 +15,6 @@ from edge_client.events.journal import Journal, past_events
 from edge_client.owner import Teaching
 from edge_client.owner_changes import delete, empty_deleted, rename
 from edge_client.owner_undo import changes, undo
-from edge_client.room.reservoir import Layout, Reservoir
 from edge_client.storage.database import FILE, Database
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.owner_acts import Act, Move
@@ -102,21 +101,3 @@ def test_what_was_deleted_goes_for_good_a_week_after_the_clock_was_right(tmp_pat
         monkeypatch.setattr(time, "time", lambda days=days: NOW + days * DAY_S)
         assert empty_deleted(store, state) == removed
     assert list((store.folder / DELETED).iterdir()) == []
-
-
-def test_what_a_room_sounded_like_in_the_future_makes_room():
-    clock = [AHEAD]
-    found = Reservoir(Layout("front end", 2, 0.25, 2), clock=lambda: clock[0], seed=1)
-
-    def hear(seconds):
-        for _ in range(round(seconds / 0.25)):
-            clock[0] += 0.25
-            found.look(np.zeros(2, np.float32), 0.1)
-
-    hear(1000)
-    clock[0] = NOW
-    hear(10)
-    sample = found.sample()
-    assert len(sample.at_s) >= 4
-    assert sample.at_s.max() < NOW + 20
-    assert {day for day, _ in sample.heard_s} <= {int(NOW // DAY_S) - 1, int(NOW // DAY_S), int(NOW // DAY_S) + 1}

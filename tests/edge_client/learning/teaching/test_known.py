@@ -171,6 +171,17 @@ def test_a_device_that_knows_nothing_says_which_bundles_do(tmp_path, capsys):
     assert "built into base: nothing" in edge("clips", "knows")
 
 
+@pytest.mark.parametrize("bundle", ["words", "sounds_2s", "words_and_sounds"])
+def test_no_owner_is_offered_what_only_the_pretraining_calls_so(tmp_path, capsys, bundle):
+    edge = EdgeCommands(tmp_path, capsys)
+    edge("init", "--alone", "--microphone", "none", "--bundle", bundle)
+    offered = json.loads(edge("clips", "knows", "--json"))["known"]
+    assert len(offered) > 30
+    assert all(name.replace(" ", "").isalpha() and "synthetic" not in name for name in offered)
+    refused = edge("clips", "knows", "beijing_4", status=1)
+    assert "smart_mirror" not in refused
+
+
 @pytest.mark.slow
 def test_an_owner_chooses_sounds_on_the_page(tmp_path):
     device = Device(tmp_path, find_bundle("sounds"))
