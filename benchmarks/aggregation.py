@@ -43,7 +43,7 @@ _DISTINCT = 1_000
 Work = Callable[[], object]
 
 
-def write_uploads(folder: Path, devices: int, rule: str) -> list[Path]:
+def _write_uploads(folder: Path, devices: int, rule: str) -> list[Path]:
     """Write what devices upload: scores of a public set, or weights; return the file of each."""
     blobs, rng = BlobFolder(folder), np.random.default_rng(1)
     shapes = {"scores": (SAMPLES, CLASSES)} if rule == "label_wise" else SHAPES
@@ -114,7 +114,7 @@ def compare(devices: int, turns: int, rules: Sequence[str]) -> list[dict[str, An
     rows = []
     for rule in rules:
         with tempfile.TemporaryDirectory() as folder:
-            files = write_uploads(Path(folder), devices, rule)
+            files = _write_uploads(Path(folder), devices, rule)
             plain, loading, taken, most_mb = _apart(_ours, rule, files, turns)
             row = {"rule": rule, "devices": devices, "seconds": taken, "reads": taken / plain}
             row |= {"all reads": (loading + taken) / plain, "mb": most_mb}

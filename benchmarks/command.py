@@ -55,7 +55,7 @@ class Command(argparse.ArgumentParser):
 
 def keep(benchmark: str, headline: str, file: Path = ROOT / "benchmarks" / "figures.md") -> None:
     """Append what a benchmark came to, with date, commit and number of cores, to the table that readers see."""
-    commit = output_of(["git", "describe", "--always", "--dirty", "--exclude", "*"]).strip()
+    commit = _output_of(["git", "describe", "--always", "--dirty", "--exclude", "*"]).strip()
     with file.open("a", encoding="utf-8") as table:
         table.write(f"| {date.today()} | {commit} | {benchmark} | {os.cpu_count()} cores | {headline} |\n")
 
@@ -92,7 +92,7 @@ def recordings(name: str, folder: Path | None = None) -> Path:
     return path
 
 
-def output_of(command: Sequence[str | Path], **environment: str) -> str:
+def _output_of(command: Sequence[str | Path], **environment: str) -> str:
     """Run a program to its end; return what it printed. Raises BenchmarkError: with what it said when it failed."""
     words = list(map(str, command))
     result = subprocess.run(
@@ -104,5 +104,5 @@ def output_of(command: Sequence[str | Path], **environment: str) -> str:
 
 
 def output_of_module(module: str, *arguments: object, **environment: str) -> str:
-    """Run a module by this Python; see :func:`output_of`."""
-    return output_of([sys.executable, "-m", module, *map(str, arguments)], **environment)
+    """Run a module by this Python; see :func:`_output_of`."""
+    return _output_of([sys.executable, "-m", module, *map(str, arguments)], **environment)

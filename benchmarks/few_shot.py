@@ -41,7 +41,7 @@ class Ear:
     statistics: Scatter
 
 
-def open_ear(name: str, precision: str) -> Ear:
+def _open_ear(name: str, precision: str) -> Ear:
     """Find a front end. Raises AuricleError: there is none of this name, or it cannot be read."""
     found = find_front_end(name, precision)
     statistics = unpack_statistics(found.statistics)
@@ -106,7 +106,7 @@ def work(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """Print a line for each case, and for the means over several folders; return the figures of the cases."""
     rows = []
     for name in chosen.front_end:
-        ear = open_ear(name, chosen.precision)
+        ear = _open_ear(name, chosen.precision)
         found = [case for folder in chosen.data for case in measure(ear, folder, chosen.seed, chosen.knows)]
         for case in found:
             row = {"front_end": name, "data": case.corpus, **dataclasses.asdict(case)}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.command import ROOT, BenchmarkError
 
-CONFIGURATION = ROOT / "systemd" / "nginx.conf"
+_CONFIGURATION = ROOT / "systemd" / "nginx.conf"
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def proxied(folder: Path, servers: list[str], certificate: Path | None = None, *
         raise BenchmarkError("nginx is not installed: sudo apt-get install nginx-light")
     folder.mkdir(parents=True, exist_ok=True)
     port = _free_port()
-    text = CONFIGURATION.read_text()
+    text = _CONFIGURATION.read_text()
     for here, there in (
         ("/run/auricle-aggregator-proxy", str(folder)),
         ("        listen [::]:8470 ssl backlog=1024 so_keepalive=on; # remove it where the kernel has no IPv6\n", ""),
@@ -42,14 +42,14 @@ def proxied(folder: Path, servers: list[str], certificate: Path | None = None, *
         ("/var/lib/auricle-aggregator/tls/server.pem", str(certificate)),
     ):
         if here not in text:
-            raise BenchmarkError(f"{CONFIGURATION} does not say {here!r}")
+            raise BenchmarkError(f"{_CONFIGURATION} does not say {here!r}")
         text = text.replace(here, there)
     if certificate is None:
         text = re.sub(r"^ *ssl_certificate.*\n", "", text, flags=re.MULTILINE)
     for name, value in changes.items():
         text, count = re.subn(rf"^( *{name}) [^;]+;", rf"\1 {value};", text, flags=re.MULTILINE)
         if not count:
-            raise BenchmarkError(f"{CONFIGURATION} has no {name}")
+            raise BenchmarkError(f"{_CONFIGURATION} has no {name}")
     (folder / "nginx.conf").write_text(text)
     names = [server.partition("://")[2] for server in servers]
     (folder / "nginx-servers.conf").write_text("".join(f"server {name};\n" for name in names))

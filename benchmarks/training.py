@@ -25,7 +25,7 @@ ARCHITECTURES = ("cnn2", "dscnn3")
 EPOCHS, CLASSES, RATE = 3, 10, 0.01
 
 
-def by_keras(architecture: str) -> list[float]:
+def _by_keras(architecture: str) -> list[float]:
     """Train by Keras in this process; return the seconds of an epoch and the most memory, MB."""
     import keras
     import tensorflow as tf
@@ -90,7 +90,7 @@ def main() -> int:
     parser.add_argument("--worker", help=argparse.SUPPRESS)
 
     def work(chosen: argparse.Namespace) -> object:
-        return by_keras(chosen.worker) if chosen.worker else compare(chosen.architectures, chosen.turns)
+        return _by_keras(chosen.worker) if chosen.worker else compare(chosen.architectures, chosen.turns)
 
     return parser.run(work)
 

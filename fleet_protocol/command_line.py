@@ -74,7 +74,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
     return parser.parse_args(arguments)
 
 
-def mend_standard_streams() -> None:
+def _mend_standard_streams() -> None:
     """Open what of standard input, output and error is closed on nothing; what their encoding lacks is escaped.
 
     Else the next file that is opened, such as a database, would be the one that is written to; and a label in Chinese
@@ -106,7 +106,7 @@ def program(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
 
     @wraps(main)
     def run(arguments: Sequence[str] | None = None) -> int:
-        mend_standard_streams()
+        _mend_standard_streams()
         try:
             try:
                 return main(arguments)

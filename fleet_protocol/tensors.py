@@ -44,7 +44,7 @@ class TensorBounds:
 
 
 # Enough for a public set of 4,096 classes with long names.
-BOUNDS = TensorBounds(
+_BOUNDS = TensorBounds(
     header=JsonBounds(size=8 * 2**20, values=2**18, depth=4),
     document=JsonBounds(size=4 * 2**20, values=2**18, depth=16),
     arrays=4_096,
@@ -58,13 +58,13 @@ def pack(arrays: Mapping[str, Array], document: Mapping[str, Any]) -> bytes:
     return bytes(_save(ordered, metadata={_METADATA_KEY: text}))
 
 
-def unpack(data: Buffer, bounds: TensorBounds = BOUNDS) -> tuple[Arrays, dict[str, Any]]:
+def unpack(data: Buffer, bounds: TensorBounds = _BOUNDS) -> tuple[Arrays, dict[str, Any]]:
     """Parse bytes as :func:`view` does; the arrays are copies. Raises TensorError."""
     arrays, document = view(data, bounds)
     return {name: array.copy() for name, array in arrays.items()}, document
 
 
-def view(data: Buffer, bounds: TensorBounds = BOUNDS) -> tuple[Arrays, dict[str, Any]]:
+def view(data: Buffer, bounds: TensorBounds = _BOUNDS) -> tuple[Arrays, dict[str, Any]]:
     """Parse bytes that :func:`pack` wrote into (arrays, document); the arrays look into ``data``, read-only.
 
     Raises TensorError: the bytes are no safetensors file, are beyond a bound, or carry no document.
@@ -84,7 +84,7 @@ def view(data: Buffer, bounds: TensorBounds = BOUNDS) -> tuple[Arrays, dict[str,
     return arrays, _document(metadata, bounds)
 
 
-def read_document(file: BinaryIO, bounds: TensorBounds = BOUNDS) -> dict[str, Any]:
+def read_document(file: BinaryIO, bounds: TensorBounds = _BOUNDS) -> dict[str, Any]:
     """Return the document of an open file that :func:`pack` wrote, without reading its arrays. Raises TensorError."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)

@@ -20,7 +20,7 @@ import dacite
 from fleet_protocol.errors import AuricleError, BundleError
 from fleet_protocol.ready_bundles import FIRST_CHOICE, BundlePath, choice, find_bundle
 
-Nth = tuple[int, ...]
+_Nth = tuple[int, ...]
 
 
 class RefusedValue(AuricleError):  # noqa: N818  (a base class: each package's own error ends in Error)
@@ -54,7 +54,7 @@ class TomlFile:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as cause:
             raise error(f"{path} is not valid TOML: {cause}") from cause
 
-    def place(self, section: str | None, key: str | None = None, nth: Nth = ()) -> str:
+    def place(self, section: str | None, key: str | None = None, nth: _Nth = ()) -> str:
         """Return ``FILE, line N`` of a key, or of its section where the key is not found; the file where neither is.
 
         ``section`` is dotted, or None for keys before the first one; ``key`` is in it or in a table inside it. ``nth``:
@@ -91,7 +91,7 @@ class TomlFile:
             raise self.error(f"{self.place(None, name)}: [{name}] must be a section of keys, not {values!r}")
         return values
 
-    def section(self, name: str, kind: type[Any], values: Any, nth: Nth = ()) -> Any:  # noqa: ANN401  (a section's class)
+    def section(self, name: str, kind: type[Any], values: Any, nth: _Nth = ()) -> Any:  # noqa: ANN401  (a section's class)
         """Return a section as an object of its dataclass ``kind``, which has checked its values.
 
         Relative paths are relative to the file. Where the dataclass has a ``BundlePath``, the file may name a ready
@@ -123,7 +123,7 @@ class TomlFile:
             given = ", ".join(f"{key} = {value!r}" for key, value in values.items())
             raise self.error(f"{self.place(header, nth=nth)}: [{name}] {error} ({given})") from error
 
-    def _value(self, key: str, hint: Any, value: Any, name: str, nth: Nth) -> Any:  # noqa: ANN401  (a hint; a value)
+    def _value(self, key: str, hint: Any, value: Any, name: str, nth: _Nth) -> Any:  # noqa: ANN401  (a hint; a value)
         """Return a key's value as its section takes it, with bundles found."""
         if typing.get_origin(hint) is tuple and not isinstance(value, list):  # a text would become its letters
             where = self.place(name.split()[0], key, nth)
@@ -157,7 +157,7 @@ def _as_declared(hint: Any, value: Any) -> Any:  # noqa: ANN401  (a type hint; w
     return value
 
 
-def _is_inside(current: str | None, section: str | None, counts: dict[str, int], nth: Nth) -> bool:
+def _is_inside(current: str | None, section: str | None, counts: dict[str, int], nth: _Nth) -> bool:
     if section is None or current is None:
         return section is current
     parts = section.split(".")

@@ -20,7 +20,7 @@ from model_export.layers import device_layers
 from model_export.specification import Specification
 from model_export.trainable import Trainable, weight_name
 
-Converter = Any
+_Converter = Any
 
 
 def build_network(specification: Specification, *, stock: bool = False) -> keras.Model:
@@ -90,7 +90,7 @@ def convert_module(
         return convert(converter)
 
 
-def convert(converter: Converter) -> bytes:
+def convert(converter: _Converter) -> bytes:
     """Run a TFLite converter. Raises OperatorError: the graph needs an operator that a device's runtime lacks."""
     try:
         graph = bytes(converter.convert())

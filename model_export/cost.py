@@ -12,9 +12,9 @@ from model_export.graph_operators import read_signature
 Shape = tuple[int, ...]
 
 # A Cortex-A7 core at 900 MHz begins one float32 multiply-add per cycle: no program can be quicker.
-PI_2_MULTIPLY_ADDS_PER_S = 0.9e9
+_PI_2_MULTIPLY_ADDS_PER_S = 0.9e9
 # Gudur & Perepu 2021 report 1.2 s per epoch on that board; fifty times that is no longer training between sounds.
-LONGEST_PI_2_S_PER_1000 = 60.0
+_LONGEST_PI_2_S_PER_1000 = 60.0
 
 _COUNTED: dict[str, Callable[[list[Shape], Shape, Any], int]] = {
     "CONV_2D": lambda inputs, output, _: math.prod(output) * math.prod(inputs[1][1:]),
@@ -39,20 +39,20 @@ def multiply_adds_of(graph: bytes, signature: str) -> int:
     )
 
 
-def pi_2_seconds_per_1000(multiply_adds: int) -> float:
+def _pi_2_seconds_per_1000(multiply_adds: int) -> float:
     """Return what 1,000 samples take a Raspberry Pi 2 at the very least, on one core, in seconds."""
-    return multiply_adds * 1000 / PI_2_MULTIPLY_ADDS_PER_S
+    return multiply_adds * 1000 / _PI_2_MULTIPLY_ADDS_PER_S
 
 
 def too_large(multiply_adds: int) -> bool:
     """Return whether 1,000 samples take a Raspberry Pi 2 more than a minute."""
-    return pi_2_seconds_per_1000(multiply_adds) > LONGEST_PI_2_S_PER_1000
+    return _pi_2_seconds_per_1000(multiply_adds) > _LONGEST_PI_2_S_PER_1000
 
 
 def describe(multiply_adds: int) -> str:
     """Return a line on the cost of training on one sample, ending in whether it is too much for a Raspberry Pi 2."""
     line = (
         f"training takes {multiply_adds / 1e6:.2f} million multiply-adds per sample: "
-        f"at least {pi_2_seconds_per_1000(multiply_adds):.1f} s per 1,000 samples on one core of a Raspberry Pi 2"
+        f"at least {_pi_2_seconds_per_1000(multiply_adds):.1f} s per 1,000 samples on one core of a Raspberry Pi 2"
     )
     return f"{line}, which is TOO LARGE for that board" if too_large(multiply_adds) else line

@@ -9,7 +9,7 @@ import numpy as np
 from fleet_protocol.arrays import Array
 from model_export.errors import OperatorError
 
-OperatorCode = Any
+_OperatorCode = Any
 Shape = tuple[int, ...]
 
 
@@ -102,7 +102,7 @@ def _turns_first(operator: Any) -> bool:  # noqa: ANN401
     return bool(options.AdjX())
 
 
-def _name(code: OperatorCode, builtin: dict[int, str]) -> str:
+def _name(code: _OperatorCode, builtin: dict[int, str]) -> str:
     # Codes up to 127 also stand in an older, narrower field; the larger of the two is the code.
     name = builtin.get(max(code.BuiltinCode(), code.DeprecatedBuiltinCode()), "UNKNOWN")
     return name if code.CustomCode() is None else f"CUSTOM:{code.CustomCode().decode()}"

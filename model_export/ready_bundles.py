@@ -25,7 +25,7 @@ from model_export.front_ends import JOINED, SHIPPED, find_front_end
 from model_export.pretraining import front_end_file
 from model_export.specification import Specification
 
-CATALOGUE = "catalogue.json"
+_CATALOGUE = "catalogue.json"
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,12 @@ def make(folder: Path) -> None:
         if path.stem not in RECIPES:
             path.unlink()
     document = {"tensorflow": version("tensorflow"), "bundles": entries}
-    write_durably(folder / CATALOGUE, (json.dumps(document, indent=1) + "\n").encode(), 0o644)
+    write_durably(folder / _CATALOGUE, (json.dumps(document, indent=1) + "\n").encode(), 0o644)
 
 
 def read_catalogue() -> tuple[str, Mapping[str, Entry]]:
     """Return the version of TensorFlow that made the ready bundles, and their lines by name. Raises ExportError."""
-    path = FOLDER / CATALOGUE
+    path = FOLDER / _CATALOGUE
     try:
         document: dict[str, Any] = json.loads(path.read_bytes())
         return document["tensorflow"], {name: Entry(**entry) for name, entry in document["bundles"].items()}

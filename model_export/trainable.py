@@ -31,12 +31,12 @@ def weight_name(variable: keras.Variable) -> str:
     return "/".join(variable.path.split("/")[-2:])
 
 
-def argument_name(name: str) -> str:
+def _argument_name(name: str) -> str:
     """Return the name of a weight array among ``set_weights``' arguments, which allow no slash."""
     return name.replace("/", "_")
 
 
-def soft_cross_entropy(logits: Tensor, targets: Tensor, mask: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+def _soft_cross_entropy(logits: Tensor, targets: Tensor, mask: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
     """Return L without its proximal term, and its gradient by the logits, [B, .., capacity]."""
     targets = targets * mask
     scores = tf.nn.log_softmax(_masked(logits, mask, temperature))
@@ -89,7 +89,7 @@ class Trainable:
         with tf.GradientTape() as tape:
             tape.watch(weights)
             logits = self._apply(self._model, x, weights)
-        loss, slope = soft_cross_entropy(logits, targets, mask, temperature)
+        loss, slope = _soft_cross_entropy(logits, targets, mask, temperature)
         gradients = tape.gradient(logits, weights, output_gradients=slope)
         distance = 0.0
         for weight, anchor, velocity, gradient in zip(
@@ -113,7 +113,7 @@ class Trainable:
         with tf.GradientTape() as tape:
             tape.watch(x)
             logits = self._apply(self._model, x, self._read())
-        loss, slope = soft_cross_entropy(logits, targets, mask, temperature)
+        loss, slope = _soft_cross_entropy(logits, targets, mask, temperature)
         return {"gradient": tape.gradient(logits, x, output_gradients=slope), "loss": loss}
 
     def embed(self, x: Tensor) -> dict[str, Tensor]:
@@ -146,7 +146,7 @@ class Trainable:
         mask, temperature = spec("mask", outputs[-1]), spec("temperature")
         targets = spec("targets", self._batch, *outputs)
         arrays = [
-            spec(argument_name(name), *variable.shape)
+            spec(_argument_name(name), *variable.shape)
             for name, variable in zip(self.names, self._model.trainable_variables, strict=True)
         ]
         arguments: dict[Callable[..., Any], list[tf.TensorSpec]] = {

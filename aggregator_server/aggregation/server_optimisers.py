@@ -26,7 +26,7 @@ SERVER_OPTIMISER: dict[str, Setting] = {
     "server_tau": Setting(1e-3, "added to the root of the squared updates, and their start's root", 1e-9, 1e3),
 }
 
-SQUARES: dict[str, Callable[[Doubles, Doubles, float], Doubles]] = {
+_SQUARES: dict[str, Callable[[Doubles, Doubles, float], Doubles]] = {
     "adagrad": lambda v, squared, _: v + squared,
     "yogi": lambda v, squared, beta_2: v - (1 - beta_2) * squared * np.sign(v - squared),
     "adam": lambda v, squared, beta_2: beta_2 * v + (1 - beta_2) * squared,
@@ -63,7 +63,7 @@ def server_step(
     d = np.subtract(combined, previous, dtype=np.float64)
     m, v = _continued(optimiser, state, len(d)) or (np.zeros(len(d)), np.full(len(d), tau**2))
     m = beta_1 * m + (1 - beta_1) * d
-    v = SQUARES[optimiser](v, np.square(d), beta_2)
+    v = _SQUARES[optimiser](v, np.square(d), beta_2)
     moved = previous + learning_rate * m / (np.sqrt(v) + tau)
     return moved.astype(np.float32), {f"{optimiser}.m": m.astype(np.float32), f"{optimiser}.v": v.astype(np.float32)}
 

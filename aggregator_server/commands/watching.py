@@ -21,7 +21,7 @@ _OPEN, _DONE = "open", "done"
 _STATES = {"missing": "gave nothing", "kept_own": "kept its own model"}  # others are called as the server does
 _FAILED_STATUS = 3  # of the command
 
-Detail = Mapping[str, Any]
+_Detail = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ def watch(client: Client, round_id: int, *, learned: bool, as_json: bool) -> int
     shown: set[Seat] = set()
     begun = as_json
     while True:
-        detail: Detail = client.get(f"/v1/rounds/{round_id}")
+        detail: _Detail = client.get(f"/v1/rounds/{round_id}")
         summary = detail["summary"]
         if not begun:
             print(_title(summary), flush=True)
             begun = True
-        taken = seats(detail, _troubles(client, detail))
+        taken = _seats(detail, _troubles(client, detail))
         news = [seat for seat in taken if seat.state != "waiting" and seat not in shown]
         shown.update(news)
         if news and not as_json:
@@ -77,7 +77,7 @@ def state_of(summary: Mapping[str, Any]) -> str:
 
 def print_left_out(client: Client, round_id: int) -> None:
     """Say on standard error which devices a round that was just opened leaves out, because they are away."""
-    detail: Detail = client.get(f"/v1/rounds/{round_id}")
+    detail: _Detail = client.get(f"/v1/rounds/{round_id}")
     opened = _time(detail["summary"]["opened_at"])
     for item in detail["left_out"]:
         _say_away(item["name"], "is left out", (opened - _time(item["seen_at"])).total_seconds())
@@ -85,7 +85,7 @@ def print_left_out(client: Client, round_id: int) -> None:
         print(f"{more} more are left out", file=sys.stderr, flush=True)
 
 
-def _print_not_learned(client: Client, detail: Detail) -> None:
+def _print_not_learned(client: Client, detail: _Detail) -> None:
     missing = {item["device_id"] for item in detail["participants"] if not item["learned"]}
     for info in sorted(client.get("/v1/devices") if missing else (), key=_name):
         silence = _silence_s(info)
@@ -97,7 +97,7 @@ def _say_away(name: str, what: str, silence_s: float) -> None:
     print(f"{name} {what}: last heard of {_in_words(silence_s)} ago", file=sys.stderr, flush=True)
 
 
-def _is_awaited(client: Client, detail: Detail) -> bool:
+def _is_awaited(client: Client, detail: _Detail) -> bool:
     """Say whether a device that is there has yet to apply the result of a round that is done."""
     missing = [item for item in detail["participants"] if not item["learned"]]
     silences = {info["device_id"]: _silence_s(info) for info in client.get("/v1/devices")} if missing else {}
@@ -116,7 +116,7 @@ def _in_words(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def seats(detail: Detail, troubles: Mapping[str, str]) -> tuple[Seat, ...]:
+def _seats(detail: _Detail, troubles: Mapping[str, str]) -> tuple[Seat, ...]:
     """Return what each selected device has done so far, in the order of names; ``troubles`` as devices say them."""
     opened, found = _time(detail["summary"]["opened_at"]), []
     for item in sorted(detail["participants"], key=_name):
@@ -139,14 +139,14 @@ def _title(summary: Mapping[str, Any]) -> str:
     )
 
 
-def _troubles(client: Client, detail: Detail) -> dict[str, str]:
+def _troubles(client: Client, detail: _Detail) -> dict[str, str]:
     """Return why devices could not contribute, as they say; asked for only while an upload is missing."""
     if all(item["upload"] is not None for item in detail["participants"]):
         return {}
     return {item["device_id"]: str(item["trouble"]) for item in client.get("/v1/devices")}
 
 
-def _print_result(detail: Detail, taken: Iterable[Seat]) -> None:
+def _print_result(detail: _Detail, taken: Iterable[Seat]) -> None:
     summary, participants = detail["summary"], sorted(detail["participants"], key=_name)
     took = (_time(summary["closed_at"]) - _time(summary["opened_at"])).total_seconds()
     reason = f": {summary['reason']}" if summary["reason"] else ""
@@ -167,7 +167,7 @@ def _time(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def accuracy_of(detail: Detail, participant: Mapping[str, Any]) -> str:
+def accuracy_of(detail: _Detail, participant: Mapping[str, Any]) -> str:
     """Return what is known of a device's accuracy in a round, with the number of classes that it chose among."""
     found = []
     device_id = participant["device_id"]

@@ -117,7 +117,7 @@ def discover(
     counted_by, counts = _counts(reports, max(Counter(device_ids).values()), count, first)
     names = np.array([item.class_id for item in known], np.str_)
     references = np.unique(names, return_inverse=True)[1].astype(np.int64).reshape(-1) + first
-    candidates = [k_medoids(among, k, seed) for k in counts]
+    candidates = [_k_medoids(among, k, seed) for k in counts]
     alone = _between_same_and_different(distances[first:, first:], references)
     labels = max(candidates, key=lambda labels: silhouette(distances, np.concatenate([labels, references]), alone))
     members: dict[int, list[int]] = {}
@@ -130,7 +130,7 @@ def discover(
     return Discovery(groups, details)
 
 
-def k_medoids(distances: Doubles, count: int, seed: int) -> Ints:
+def _k_medoids(distances: Doubles, count: int, seed: int) -> Ints:
     """Cluster by FasterPAM (Schubert & Rousseeuw 2021): int64 [n] labels."""
     import kmedoids  # heavy: it pulls in scikit-learn where that is installed
 

@@ -59,7 +59,7 @@ def settle(
             rows = rows_of(public_set, [reports[index] for index in members], np.random.default_rng([seed, members[0]]))
             name = majority_name([reports[index].name for index in members])
             name = name or f"sound-{class_id.removeprefix('c')}"
-            grown = add_class(grown, class_id, round_id, name, rows)
+            grown = _add_class(grown, class_id, round_id, name, rows)
         assignments += [Assigned(reports[i].device_id, reports[i].slot, class_id) for i in members]
         groups.append({"class_id": class_id, "members": members, "known": group.class_id is not None})
     left_open = sorted(set(range(len(reports))) - {index for group in groups for index in group["members"]})
@@ -123,7 +123,7 @@ def rows_of(public_set: PublicSet, members: Sequence[ReportedClass], rng: np.ran
     return np.asarray(np.mean([rows[:count] for rows in impressions], axis=0, dtype=np.float64), np.float32)
 
 
-def add_class(public_set: PublicSet, class_id: str, round_id: int | None, name: str, rows: Floats) -> PublicSet:
+def _add_class(public_set: PublicSet, class_id: str, round_id: int | None, name: str, rows: Floats) -> PublicSet:
     """Return a public set with another class as its last one, and its rows, float32 [rows, frames, coefficients].
 
     The name gets a number where it is taken.

@@ -30,7 +30,7 @@ _DEVICE_ID = re.compile(r"[0-9a-f]{32}")
 _NETWORK = re.compile(r"[0-9a-f]{64}")
 _SECRET = re.compile(r"[!-~]{32,256}")
 LISTED = 500  # devices at most in one list
-MEANT = 50  # devices at most that one name or the beginning of an identifier is looked for among
+_MEANT = 50  # devices at most that one name or the beginning of an identifier is looked for among
 OTHER_FRONT_END = "the fleet has another front end: name its bundle in the device's edge.toml ([model] bundle). "
 _MINUTE_S, _HOUR_S = 60.0, 3_600.0
 
@@ -217,7 +217,7 @@ def devices_called(tables: Tables, given: str) -> tuple[tuple[str, str, bool], .
         ways: list[ColumnElement[bool]] = [folded(DeviceRow.name).in_(small)]
         if given and not set(given.lower()) - set("0123456789abcdef"):
             ways.append(begins_with(DeviceRow.device_id.expression, given.lower()))
-        rows = select(DeviceRow.device_id, DeviceRow.name, DeviceRow.revoked_at).limit(MEANT)
+        rows = select(DeviceRow.device_id, DeviceRow.name, DeviceRow.revoked_at).limit(_MEANT)
         found = {row.device_id: row for way in ways for row in session.execute(rows.where(way))}
     return tuple((row.device_id, row.name, row.revoked_at is None) for row in found.values())
 

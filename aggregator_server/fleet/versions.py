@@ -31,7 +31,7 @@ def is_outdated(program: str, ours: str | None = None) -> bool:
 
     Who does not say which has an old one. What follows the numbers of a version (``rc1``) does not count.
     """
-    there, here = numbers_of(program), numbers_of(_own() if ours is None else ours)
+    there, here = _numbers_of(program), _numbers_of(_own() if ours is None else ours)
     return there < here
 
 
@@ -41,7 +41,7 @@ def _own() -> str:
 
 
 @lru_cache(maxsize=1_024)
-def numbers_of(text: str) -> tuple[int, ...]:
+def _numbers_of(text: str) -> tuple[int, ...]:
     """Return the numbers that a version begins with, without zeros at their end; empty where it is no version."""
     found = _NUMBERS.match(text)
     numbers = [int(part) for part in found[0].split(".")] if found else []

@@ -21,8 +21,8 @@ from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensu
 from fleet_protocol.tensors import pack, unpack
 
 _log = logging.getLogger(__name__)
-Operation = Literal["merge", "retire"]
-_AUDITED: dict[Operation, What] = {"merge": "class_merged", "retire": "class_retired"}
+_Operation = Literal["merge", "retire"]
+_AUDITED: dict[_Operation, What] = {"merge": "class_merged", "retire": "class_retired"}
 
 
 def remove_class(store: Store, class_id: str, now: float, by: Actor = SERVER) -> None:
@@ -58,7 +58,7 @@ def merge_class(store: Store, class_id: str, into: str, now: float, by: Actor = 
 
 
 def _change(
-    store: Store, now: float, by: Actor, operation: Operation, class_ids: Sequence[str], into: str | None = None
+    store: Store, now: float, by: Actor, operation: _Operation, class_ids: Sequence[str], into: str | None = None
 ) -> None:
     """Take classes away, or make one one with another; a change that comes between is taken into account."""
     details: dict[str, Any] = {"class_id": class_ids[0]} if len(class_ids) == 1 else {"class_ids": list(class_ids)}

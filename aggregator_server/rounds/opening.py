@@ -46,10 +46,10 @@ def open_requested(session: Session, request: RoundRequest, now: float) -> Round
     chosen = lookup(request.strategy)
     plan = make_plan(request, chosen)
     require_no_open_round(session, "; wait for it, or cancel it with DELETE /v1/rounds/{}")
-    return insert_round(session, chosen, plan, request.new_classes, now)
+    return _insert_round(session, chosen, plan, request.new_classes, now)
 
 
-def insert_round(
+def _insert_round(
     session: Session, how: Strategy, plan: RoundPlan, new_classes: int | None, now: float, group: Group | None = None
 ) -> RoundRow:
     """Open a round of a group, or of the fleet; no other may be open.
@@ -195,4 +195,4 @@ def open_next_group_round(session: Session, round_id: int, now: float) -> None:
     if finished < len(planned.sequence):
         index = planned.sequence[finished]
         group = Group(fleets.round_id, index, planned.groups[index])
-        insert_round(session, lookup(fleets.strategy), plan, None, now, group)
+        _insert_round(session, lookup(fleets.strategy), plan, None, now, group)

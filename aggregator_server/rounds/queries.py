@@ -30,12 +30,12 @@ from aggregator_server.store.tables import (
     table_of,
 )
 
-IS_DONE = RoundRow.state == DONE
-COUNTS = IS_DONE & RoundRow.undone_by.is_(None)  # not undone by an operator
+_IS_DONE = RoundRow.state == DONE
+COUNTS = _IS_DONE & RoundRow.undone_by.is_(None)  # not undone by an operator
 # Rounds whose results are the fleet's; the others are those of a group.
 OF_FLEET = RoundRow.follows.is_(None)
 # Rounds that devices worked for; the others have the result of an operator's operation.
-WITH_DEVICES = RoundRow.round_id.not_in(select(OperationRow.round_id))
+_WITH_DEVICES = RoundRow.round_id.not_in(select(OperationRow.round_id))
 
 _ROUNDS, _PARTICIPANTS, _DEVICES = table_of(RoundRow), table_of(ParticipantRow), table_of(DeviceRow)
 _IS_OPEN = _ROUNDS.c.state == OPEN  # for statements on tables
@@ -188,7 +188,7 @@ def read_columns(session: Session, now: float) -> Columns:
 
 def read_history(session: Session, strategy: str) -> History:
     """Return how the strategy's rounds with the whole fleet went; failed rounds, and those of groups, do not count."""
-    done = select(RoundRow.training_loss).where(COUNTS, OF_FLEET, WITH_DEVICES, RoundRow.strategy == strategy)
+    done = select(RoundRow.training_loss).where(COUNTS, OF_FLEET, _WITH_DEVICES, RoundRow.strategy == strategy)
     losses = session.scalars(done.order_by(RoundRow.round_id)).all()
     return History(len(losses), tuple(loss for loss in losses if loss is not None))
 

@@ -40,9 +40,9 @@ class Location:
     def __post_init__(self) -> None:
         """Check both addresses. Raises StartError: one is none; its password is not shown."""
         if self.database is not None:
-            require_database(self.database)
+            _require_database(self.database)
         if self.store is not None:
-            require_store(self.store)
+            _require_store(self.store)
 
     def __repr__(self) -> str:
         """Without a password."""
@@ -63,7 +63,7 @@ class Location:
         """The folder of the blobs; None where they are in an object store."""
         if self.store is None:
             return self.data / "blobs"
-        return None if is_object_store(self.store) else folder_of(self.store)
+        return None if _is_object_store(self.store) else folder_of(self.store)
 
     @property
     def tables_shown(self) -> str:
@@ -129,12 +129,12 @@ def is_database(text: str) -> bool:
     return text.partition(":")[0] in ("postgresql", "postgres")
 
 
-def is_object_store(text: str) -> bool:
+def _is_object_store(text: str) -> bool:
     """Say whether a text looks like the address of an object store."""
     return text.partition("://")[0] in _OBJECT_STORES and "://" in text
 
 
-def require_database(text: str) -> None:
+def _require_database(text: str) -> None:
     """Check the address of a database. Raises StartError: it is none."""
     from sqlalchemy import make_url  # heavy, and only needed here
     from sqlalchemy.exc import ArgumentError
@@ -166,9 +166,9 @@ def show_database(text: str, *, parameters: bool = False) -> str:
     return URL.create("postgresql", url.username, None, url.host, url.port, url.database, query).render_as_string()
 
 
-def require_store(text: str) -> None:
+def _require_store(text: str) -> None:
     """Check the address of a store. Raises StartError: it is none; a password in it is not shown."""
-    if not is_object_store(text):
+    if not _is_object_store(text):
         folder_of(text)
         return
     parts = _parts(text)

@@ -24,7 +24,7 @@ FEDMMD = sharing(
 )
 """FedMMD (Yao et al. 2018): FedAvg with a discrepancy between the local model and the fleet's on the device."""
 
-FEDOPT = sharing(
+_FEDOPT = sharing(
     "fedopt",
     "fedavg",
     defaults={"server_optimiser": "adam"},
@@ -45,4 +45,4 @@ FEDMLAC = sharing(
 LPA always drops a share of the devices, which costs accuracy where nobody attacks (docs/results.md).
 """
 
-SHARING = (FEDAVG, FEDPROX, FEDMMD, FEDOPT, FEDMLAC)
+SHARING = (FEDAVG, FEDPROX, FEDMMD, _FEDOPT, FEDMLAC)

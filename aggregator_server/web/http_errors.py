@@ -23,7 +23,7 @@ _SILENT_S = 10.0
 _STATE_AWAY = "the server's database or store does not answer; nothing was lost. Send it again later"
 PageOf = Callable[[Request, Response], Response]
 Handler = Callable[[Request, Exception], Awaitable[Response]]
-Responses = dict[int | str, dict[str, Any]]
+_Responses = dict[int | str, dict[str, Any]]
 
 
 def status_of(error: errors.AggregatorError) -> int:
@@ -31,7 +31,7 @@ def status_of(error: errors.AggregatorError) -> int:
     return errors.CODES[error.code][0]
 
 
-def documented(*codes: str) -> Responses:
+def documented(*codes: str) -> _Responses:
     """Return a route's error responses for the OpenAPI schema, from texts of codes of ``errors.CODES``.
 
     Every route may also fail with 500, 503 or 507. A body that may be too large may also be too slow.

@@ -15,9 +15,9 @@ from aggregator_server.limits import RECEIVED_BYTES
 from aggregator_server.server_address import note_address, reachable_host, require_address
 from fleet_protocol.addresses import is_loopback
 
-Tls = Literal["off", "auto", "proxy"]
+_Tls = Literal["off", "auto", "proxy"]
 ProxyNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
-PROXY_PORT = 8470  # of the proxy in front, as systemd/nginx.conf has it
+_PROXY_PORT = 8470  # of the proxy in front, as systemd/nginx.conf has it
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Listening:
     urls: tuple[str, ...] = ()
     # ``auto``: it has a certificate by an authority of its own; ``proxy``: that one is for the proxy in front,
     # which ends TLS, and this server speaks plain HTTP to it.
-    tls_mode: Tls = "off"
+    tls_mode: _Tls = "off"
     tls_cert: Path | None = None  # file of a certificate from elsewhere
     tls_key: Path | None = None
     insecure_http: bool = False  # whether it may speak plain HTTP where others can read the network
@@ -66,7 +66,7 @@ class Listening:
             self.require_privacy(host)
         authority = None if certificate is None else certificate.authority
         if self.tls_mode == "proxy":
-            host, port = "0.0.0.0", PROXY_PORT  # noqa: S104  (where the proxy is reached)
+            host, port = "0.0.0.0", _PROXY_PORT  # noqa: S104  (where the proxy is reached)
         shown = self.urls[0] if self.urls else url_of(reachable_host(host), port, private=certificate is not None)
         note_address(data, shown, authority and tls.fingerprint(authority))
 

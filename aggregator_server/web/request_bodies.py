@@ -31,7 +31,7 @@ _MESSAGES = "/v1/"  # where the addresses of messages begin; all others are the 
 _OF_FLEET = re.compile(r"/v1/(work|devices|blobs/[^/]*|rounds/[^/]*/(update|learned))")
 _NUL = b"%00"
 _ABSOLUTE = re.compile(rb"https?://([^/]*)", re.IGNORECASE)
-RequireKnown = Callable[[Request], Awaitable[None]]
+_RequireKnown = Callable[[Request], Awaitable[None]]
 
 
 class Addresses:
@@ -107,7 +107,7 @@ class RequestBodies:
     - A form of the dashboard is small; its page checks who sends it.
     """
 
-    def __init__(self, app: ASGIApp, require_known: RequireKnown, page_of: PageOf) -> None:
+    def __init__(self, app: ASGIApp, require_known: _RequireKnown, page_of: PageOf) -> None:
         """Wrap an application.
 
         Args:

@@ -26,7 +26,7 @@ _PYTHON = "usr/bin/python3.11"
 _BLAS = ("openblas-pthread", "blas", "lapack")
 
 
-def compile_plugin(folder: Path) -> Path:
+def _compile_plugin(folder: Path) -> Path:
     """Compile the counting plug-in into a folder; return its path.
 
     Raises BenchmarkError: there is no compiler, or it fails.
@@ -57,7 +57,7 @@ def count(bundle: Path, root: Path = ARMV7_ROOT) -> dict[str, float]:
     require(root)
     root = root.resolve()
     with tempfile.TemporaryDirectory() as folder:
-        plugin = compile_plugin(Path(folder))
+        plugin = _compile_plugin(Path(folder))
         packages = [str(root / "opt/auricle/lib/python3.11/site-packages"), str(ROOT)]
         libraries = ":".join(str(root / "usr/lib/arm-linux-gnueabihf" / name) for name in _BLAS)
         guest = {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": ":".join(packages), "PYTHONHASHSEED": "0"}

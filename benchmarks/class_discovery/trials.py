@@ -31,7 +31,7 @@ from model_export.pretraining.pictures import LOG_POWERS, decode
 WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 ARCHITECTURES = ("linear", "hidden")
 """Of the devices."""
-PUBLIC_CLIPS = 100
+_PUBLIC_CLIPS = 100
 """Clips of each word in the public set."""
 RATE = 0.02
 """Learning rate of the devices' training."""
@@ -71,9 +71,9 @@ class Corpus:
 
     def public_set(self, among: Bools, words: tuple[str, ...], rng: np.random.Generator) -> PublicSet:
         """Return a public set of some words."""
-        x = self.x[np.concatenate([self.draw(among, word, PUBLIC_CLIPS, rng) for word in words])]
+        x = self.x[np.concatenate([self.draw(among, word, _PUBLIC_CLIPS, rng) for word in words])]
         model = self.open_model(ARCHITECTURES[0])
-        labels = np.repeat(np.arange(len(words), dtype=np.int64), PUBLIC_CLIPS)
+        labels = np.repeat(np.arange(len(words), dtype=np.int64), _PUBLIC_CLIPS)
         classes = tuple(ClassInfo(word, word) for word in words)
         return PublicSet(self.settings, classes, model.denormalise(x), labels, np.zeros(len(x), np.bool_))
 

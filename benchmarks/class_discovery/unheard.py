@@ -41,7 +41,7 @@ from fleet_simulator.simulation.heads import Heads
 SENDERS = (1, 4, 8)
 TAKES = 8
 _LEAST_TAKES = 5
-KNOWN_CLIPS = 40
+_KNOWN_CLIPS = 40
 _PUBLIC, _TEST = 0.3, 0.2
 _EPOCHS, _SETTLE_AT = 25, 18
 Row = dict[str, Any]
@@ -85,7 +85,7 @@ def _clips(
     able, private = corpus.speakers_with(people, {word: _LEAST_TAKES}), np.isin(corpus.speakers, people)
     for number, who in enumerate(rng.choice(able, SENDERS[-1], replace=False)):
         words = (*(KNOWN[(2 * number + place) % len(KNOWN)] for place in range(4)), word)
-        rows = [corpus.draw(private, known, KNOWN_CLIPS, rng) for known in words[:-1]]
+        rows = [corpus.draw(private, known, _KNOWN_CLIPS, rng) for known in words[:-1]]
         yield words, corpus.clips([*rows, corpus.draw(corpus.speakers == who, word, TAKES, rng)])
 
 

@@ -82,7 +82,7 @@ async def measure(servers: Servers, devices: int) -> dict[str, float]:
         seconds[f"{name}_s"] = round(took, 3)
         cpu_ms[f"{name}_cpu_ms"] = round((servers.cpu_s - used - took * idle) * 1000 / devices, 2)
 
-    with probing(urls[0]) as probed:
+    with _probing(urls[0]) as probed:
         idle = await _quiet(servers)  # processor seconds of the server in a second in which only the probe asks
         with phase("enrol"):
             await fleet.together(fleet.enrol)
@@ -144,7 +144,7 @@ def _p99_ms(seconds: list[float]) -> float:
 
 
 @contextmanager
-def probing(url: str) -> Iterator[dict[str, Any]]:
+def _probing(url: str) -> Iterator[dict[str, Any]]:
     """Probe a server meanwhile; the latencies are there at the end."""
     command = [sys.executable, "-m", "benchmarks.load.probe", url]
     process = subprocess.Popen(

@@ -35,7 +35,7 @@ def compare(folder: Path, steps: int, name: str) -> dict[str, Any]:
     loss = runtime.train_step(x[0], targets[0], on, learning_rate=1.0, momentum=0.0, temperature=TEMPERATURE)
     values["loss"] = difference(loss, theirs["loss"])
     moved = runtime.get_weights()
-    gradients = gradient_differences(
+    gradients = _gradient_differences(
         runtime.manifest, {weight: start[weight] - moved[weight] for weight in start}, theirs
     )
     runtime.set_weights(start)
@@ -55,7 +55,7 @@ def compare(folder: Path, steps: int, name: str) -> dict[str, Any]:
     return {"gradients": gradients, "weights": weights, "movements": movements, "values": values}
 
 
-def gradient_differences(manifest: Manifest, ours: Arrays, theirs: Mapping[str, Array]) -> dict[str, float]:
+def _gradient_differences(manifest: Manifest, ours: Arrays, theirs: Mapping[str, Array]) -> dict[str, float]:
     """Return the difference in every array's gradient, relative to its largest value.
 
     Where that is below a tenth of its layer's, as with an attention's keys at the start, that tenth stands instead:

@@ -23,7 +23,7 @@ from model_export.bundle import build_bundle, build_network
 Tensor = Any
 
 
-def objective(model: keras.Model, x: Tensor, targets: Tensor, anchor: list[Floats] | None = None) -> Tensor:
+def _objective(model: keras.Model, x: Tensor, targets: Tensor, anchor: list[Floats] | None = None) -> Tensor:
     """Return the loss of docs/models.md, written down anew: only the classes that are on are ever looked at."""
     on = np.flatnonzero(mask())
     logits = tf.gather(model(x, training=True), on, axis=-1) / TEMPERATURE
@@ -52,7 +52,7 @@ def train(model: keras.Model, x: Tensor, targets: Tensor) -> list[float]:
 
     def step(rows: Tensor, wanted: Tensor) -> Tensor:
         with tf.GradientTape() as tape:
-            loss = objective(model, rows, wanted, anchor)
+            loss = _objective(model, rows, wanted, anchor)
         gradients = tape.gradient(loss, [variable.value for variable in variables])
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss
@@ -68,7 +68,7 @@ def reference(model: keras.Model, names: dict[str, tuple[int, ...]], x: Tensor, 
     """
     with tf.GradientTape() as tape:
         tape.watch(x)
-        loss = objective(model, x[0], targets[0])
+        loss = _objective(model, x[0], targets[0])
     slopes = tape.gradient(loss, [x, *[variable.value for variable in model.trainable_variables]])
     result = {"loss": loss.numpy(), "input_gradient": slopes[0][0].numpy(), "probabilities": predict(model, x[0])}
     for (name, shape), slope in zip(names.items(), slopes[1:], strict=True):
@@ -79,15 +79,15 @@ def reference(model: keras.Model, names: dict[str, tuple[int, ...]], x: Tensor, 
     return result
 
 
-def shapes_in_order(manifest: Manifest) -> dict[str, tuple[int, ...]]:
+def _shapes_in_order(manifest: Manifest) -> dict[str, tuple[int, ...]]:
     """Return the shape of every weight array by name, input side first."""
     return {name: manifest.weight_shapes[name] for layer in manifest.layers for name in layer.weights}
 
 
-def stock_model(name: str, bundle: Bundle) -> keras.Model:
+def _stock_model(name: str, bundle: Bundle) -> keras.Model:
     """Build a variant of Keras's own layers, with the bundle's weights."""
     model = build_network(dataclasses.replace(specification(name, bundle.manifest.batch), seed=1), stock=True)
-    given = zip(shapes_in_order(bundle.manifest), model.get_weights(), strict=True)
+    given = zip(_shapes_in_order(bundle.manifest), model.get_weights(), strict=True)
     model.set_weights([bundle.weights[weight].reshape(array.shape) for weight, array in given])
     return model
 
@@ -101,8 +101,8 @@ def main(folder: Path, steps: int, batch: int, names: list[str]) -> None:
         bundle = read_bundle(path)
         manifest = bundle.manifest
         x, targets = (tf.constant(array) for array in batches(manifest.batch, steps, manifest))
-        model = stock_model(name, bundle)
-        np.savez(folder / f"{name}.npz", **reference(model, shapes_in_order(bundle.manifest), x, targets))
+        model = _stock_model(name, bundle)
+        np.savez(folder / f"{name}.npz", **reference(model, _shapes_in_order(bundle.manifest), x, targets))
 
 
 if __name__ == "__main__":

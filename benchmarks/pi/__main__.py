@@ -22,7 +22,7 @@ from model_export import speed
 
 # Gudur & Perepu 2021, on a Raspberry Pi 2: an epoch of 1,000 frames, one inference, and the files of three models.
 _EPOCH_S, _INFERENCE_MS, _MODELS_KB = 1.2, 11, (520, 350, 270)
-PAPER = {"train_seconds_per_epoch": _EPOCH_S, "inference_ms": _INFERENCE_MS, "model_kb": _MODELS_KB}
+_PAPER = {"train_seconds_per_epoch": _EPOCH_S, "inference_ms": _INFERENCE_MS, "model_kb": _MODELS_KB}
 COLUMNS = {
     "train_seconds_per_epoch": ("train s", 3),
     "feature_seconds_per_epoch": ("feat s", 3),
@@ -67,7 +67,7 @@ def bench(chosen: argparse.Namespace) -> dict[str, Any]:
     slowed = throttling()
     heat = temperature_c()
     print(f"temperature: {'not available' if heat is None else f'{heat:.1f} degrees Celsius'}; throttling: {slowed}")
-    return {"machine": dataclasses.asdict(machine), "throttling": slowed, "paper": PAPER, "results": results}
+    return {"machine": dataclasses.asdict(machine), "throttling": slowed, "paper": _PAPER, "results": results}
 
 
 def main() -> int:

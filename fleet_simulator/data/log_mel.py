@@ -46,7 +46,7 @@ def _listed(archive: Path, _mtime_ns: int, _size: int) -> tuple[Entry, ...]:
     return tuple(entries)
 
 
-def features_of_power(power: Floats, settings: FeatureSettings) -> Floats:
+def _features_of_power(power: Floats, settings: FeatureSettings) -> Floats:
     """Return features, [clips, frames, numbers], of mel powers, [clips, 98 frames, 40 bands]. Raises CorpusError."""
     if isinstance(settings, MfccSettings):
         return cepstra(power, settings)
@@ -165,13 +165,13 @@ def picture_features(
     for start in range(0, len(x), _CHUNK):
         chunk = slice(start, start + _CHUNK)
         power = mel_power(pixels[chunk])
-        x[chunk] = features_of_power(power, settings)
+        x[chunk] = _features_of_power(power, settings)
         if trained is not None:
             heard = [
                 _heard(clip, data, backgrounds, np.random.default_rng([seed, 9, row]))
                 for row, clip in enumerate(power, start)
             ]
-            trained[chunk] = features_of_power(np.concatenate(heard), settings).reshape(trained[chunk].shape)
+            trained[chunk] = _features_of_power(np.concatenate(heard), settings).reshape(trained[chunk].shape)
     mean, std = x.mean(axis=(0, 1)), x.std(axis=(0, 1))
     if trained is not None:
         trained -= mean

@@ -14,11 +14,11 @@ from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import require
 
-LABEL_ATTACKS = ("label_flip", "false_clips")
-ATTACKS = ("sign_flip", "scaling", "noise", *LABEL_ATTACKS, "silent")
-UNSHARED_ATTACKS = (*LABEL_ATTACKS, "silent")
+_LABEL_ATTACKS = ("label_flip", "false_clips")
+ATTACKS = ("sign_flip", "scaling", "noise", *_LABEL_ATTACKS, "silent")
+UNSHARED_ATTACKS = (*_LABEL_ATTACKS, "silent")
 USER_ATTACKS = ("poisoned_impressions", "noise")
-ALL_ATTACKS = tuple(dict.fromkeys((*ATTACKS, *USER_ATTACKS)))
+_ALL_ATTACKS = tuple(dict.fromkeys((*ATTACKS, *USER_ATTACKS)))
 MOST_CLIPS = 2**31 - 1  # that the protocol lets a device say
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -35,10 +35,10 @@ class FaultsSection:
 
     def __post_init__(self) -> None:
         require(0 <= self.attackers <= 1, "attackers", self.attackers, "must be from 0 to 1")
-        require(self.attack in ALL_ATTACKS, "attack", self.attack, f"must be {', '.join(ALL_ATTACKS)}")
+        require(self.attack in _ALL_ATTACKS, "attack", self.attack, f"must be {', '.join(_ALL_ATTACKS)}")
         require(0 <= self.strength <= LARGEST, "strength", self.strength, f"must be from 0 to {LARGEST:.4g}")
         require(self.honest_rounds >= 0, "honest_rounds", self.honest_rounds, "must be 0 or more")
-        allowed = not self.honest_rounds or self.attack not in LABEL_ATTACKS
+        allowed = not self.honest_rounds or self.attack not in _LABEL_ATTACKS
         why = f"must be 0 with {self.attack}: the attackers' labels are wrong from the start on"
         require(allowed, "honest_rounds", self.honest_rounds, why)
         require(0 <= self.wrong_labels <= 1, "wrong_labels", self.wrong_labels, "must be from 0 to 1")
@@ -68,7 +68,7 @@ def taught_labels(labels: Ints, owned: Sequence[slice], faults: FaultsSection, c
             wrong = rng.random(rows.stop - rows.start) < faults.wrong_labels
             others = (labels[rows] + rng.integers(1, classes, size=len(wrong))) % classes
             taught[rows] = np.where(wrong, others, labels[rows])
-    if faults.attack in LABEL_ATTACKS:
+    if faults.attack in _LABEL_ATTACKS:
         for device in attacking_devices(faults, len(owned), seed):
             taught[owned[device]] = classes - 1 - taught[owned[device]]
     return taught

@@ -26,7 +26,7 @@ from fleet_simulator.experiment.faults import USER_ATTACKS, FaultsSection
 from fleet_simulator.plugins import Plugin
 
 SOURCES = ("synthetic", "recordings", "speech_commands", "log_mel", "urbansound8k")
-NOISY = ("devices", "all")
+_NOISY = ("devices", "all")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class DataSection:
         require(self.speakers is None or self.speakers >= 2, "speakers", self.speakers, "must be at least 2")
         require(self.noise >= 0, "noise", self.noise, "must not be negative")
         require(self.snr_db >= -50, "snr_db", self.snr_db, "must be at least -50")
-        require(self.noisy in NOISY, "noisy", self.noisy, f"must be {', '.join(NOISY)}")
+        require(self.noisy in _NOISY, "noisy", self.noisy, f"must be {', '.join(_NOISY)}")
         require(0 <= self.variants <= 100, "variants", self.variants, "must be from 0 to 100")
         require(1 <= self.windows <= 100, "windows", self.windows, "must be from 1 to 100")
         require(len(set(self.labels)) == len(self.labels), "labels", list(self.labels), "must name each label once")
@@ -85,7 +85,7 @@ class DataSection:
 
 
 _DIGEST_VERSION = 2  # changes with what a digest is of
-SPLITS = ("speaker", "recording", "dirichlet", "iid")
+_SPLITS = ("speaker", "recording", "dirichlet", "iid")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ class FleetSection:
 
     def __post_init__(self) -> None:
         require(1 <= self.devices <= 1_000_000, "devices", self.devices, "must be from 1 to 1000000")
-        require(self.split in SPLITS, "split", self.split, f"must be {', '.join(SPLITS)}")
+        require(self.split in _SPLITS, "split", self.split, f"must be {', '.join(_SPLITS)}")
         require(1e-3 <= self.alpha <= 1e3, "alpha", self.alpha, "must be from 0.001 to 1000")
         require(0 <= self.held_out <= 0.8, "held_out", self.held_out, "must be from 0 to 0.8")
         require(0 <= self.size_spread <= 3, "size_spread", self.size_spread, "must be from 0 to 3")

@@ -27,7 +27,7 @@ from fleet_simulator.simulation.device_models import DeviceModels
 from fleet_simulator.simulation.heads import Heads
 from fleet_simulator.simulation.tasks import Evaluate, TestRows
 
-STRANGERS = 256
+_STRANGERS = 256
 """Test clips, at most, that a device's model is evaluated on."""
 _SETTLE, _SMALLER = 0.7, 0.25
 
@@ -86,7 +86,7 @@ class Evaluation:
     def _strangers(self, device: int, model: ModelRuntime) -> Clips:
         """Return some of the test clips, others for every device; none of their speakers is on any device."""
         rows = self._shards.test
-        some = np.random.default_rng([self._seed, 9, device]).permutation(rows.stop - rows.start)[:STRANGERS]
+        some = np.random.default_rng([self._seed, 9, device]).permutation(rows.stop - rows.start)[:_STRANGERS]
         clips = self._clips(rows, model)
         return Clips(clips.x[:, some], clips.slots[some])
 

@@ -45,7 +45,7 @@ class State:
     document: dict[str, Any] = field(default_factory=dict)  # The rest of what the devices keep, JSON-ready
 
 
-def save_state(folder: Path, state: State, experiment: str) -> None:
+def _save_state(folder: Path, state: State, experiment: str) -> None:
     """Replace the state; after a power cut there is the old one or the new one. ``experiment`` is its digest."""
     fleet = state.fleet
     arrays: Arrays = {"uploaded": state.uploaded, "suspicion": state.suspicion}
@@ -67,7 +67,7 @@ def save_state(folder: Path, state: State, experiment: str) -> None:
     write_durably(folder / STATE, pack(arrays, document))
 
 
-def load_state(folder: Path, first: PublicSet, experiment: str) -> State | None:
+def _load_state(folder: Path, first: PublicSet, experiment: str) -> State | None:
     """Return the state of a run; None where there is none yet. Raises RunFolderError, as :func:`read_state`."""
     found = read_state(folder, experiment)
     if found is None:
@@ -129,7 +129,7 @@ class Federation:
         self._folder = folder
         self._digest = experiment.digest
         count, first = len(devices.clips), devices.first
-        state = load_state(folder, first.public_set, self._digest) if folder else None
+        state = _load_state(folder, first.public_set, self._digest) if folder else None
         self.state = state or State(first, np.zeros(count, np.bool_), np.zeros(count, np.int64))
         self._candidates = [Candidate(device_id(n), int(clips)) for n, clips in enumerate(devices.clips) if clips]
         attacked = experiment.faults.attackers > 0
@@ -166,7 +166,7 @@ class Federation:
         state.rounds.append(entry)
         state.devices, state.document = self.devices.kept()
         if self._folder:
-            save_state(self._folder, state, self._digest)
+            _save_state(self._folder, state, self._digest)
         return entry
 
     def _select(self, round_id: int) -> list[int]:

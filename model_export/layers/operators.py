@@ -19,7 +19,7 @@ Shape = Any  # numbers, or a tensor of them
 
 _EPSILON = 1e-3  # of normalisation, Keras's
 # Large enough to lift every normal float32 above 1, so that clipping to [-1, 1] leaves the sign.
-HUGE = 1e30
+_HUGE = 1e30
 # TensorFlow Lite never returns from a depthwise convolution of more channels: they fill its fixed accumulator.
 _DEPTHWISE_CHANNELS = 4832
 
@@ -39,12 +39,12 @@ def activate(z: Tensor, activation: str) -> Tensor:
     return tf.nn.relu(z) if activation == "relu" else z
 
 
-def activation_gradient(dy: Tensor, y: Tensor, activation: str) -> Tensor:
+def _activation_gradient(dy: Tensor, y: Tensor, activation: str) -> Tensor:
     """Return the gradient with respect to an activation's input, from that of its output ``y``."""
     if activation == "relu":
         # The sign of y without a comparison, a cast or a select, which are slow scalar code on ARM;
         # the converter fuses the clipping into the multiplication.
-        return dy * tf.minimum(tf.maximum(y * HUGE, -1.0), 1.0)
+        return dy * tf.minimum(tf.maximum(y * _HUGE, -1.0), 1.0)
     return dy
 
 
@@ -55,8 +55,8 @@ def dense(x: Tensor, kernel: Tensor, bias: Tensor, activation: str) -> Tensor:
         y = activate(tf.nn.bias_add(tf.matmul(x, kernel), bias), activation)
 
         def gradient(dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            dz = activation_gradient(dy, y, activation)
-            return tf.matmul(dz, kernel, transpose_b=True), tf.matmul(x, dz, transpose_a=True), sum_by_channel(dz)
+            dz = _activation_gradient(dy, y, activation)
+            return tf.matmul(dz, kernel, transpose_b=True), tf.matmul(x, dz, transpose_a=True), _sum_by_channel(dz)
 
         return y, gradient
 
@@ -81,12 +81,12 @@ def convolution(
         y = activate(tf.nn.bias_add(z, bias), activation)
 
         def gradient(dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            dz = activation_gradient(dy, y, activation)
+            dz = _activation_gradient(dy, y, activation)
             if dilation == 1:
                 dx = tf.nn.conv2d_transpose(dz, kernel, _size(x), strides, padding.upper())
             else:  # the operator of a transposed convolution knows no dilation
                 dx = tf.nn.conv2d(dz, tf.transpose(_turned(kernel), [0, 1, 3, 2]), 1, "SAME", dilations=dilation)
-            return dx, _kernel_gradient(x, dz, kernel.shape, strides, padding, dilation), sum_by_channel(dz)
+            return dx, _kernel_gradient(x, dz, kernel.shape, strides, padding, dilation), _sum_by_channel(dz)
 
         return y, gradient
 
@@ -119,7 +119,7 @@ def relu(x: Tensor) -> Tensor:
 
     def run(x: Tensor) -> tuple[Tensor, Gradient]:
         y = tf.nn.relu(x)
-        return y, lambda dy: activation_gradient(dy, y, "relu")
+        return y, lambda dy: _activation_gradient(dy, y, "relu")
 
     return tf.custom_gradient(run)(x)
 
@@ -145,7 +145,7 @@ def _window(x: Tensor, kernel: Shape, strides: Pair, padding: str, dilation: int
     return pad(cut, *((start, max(amount, 0) - start) for start, amount in zip(before, amounts, strict=True)))
 
 
-def sum_by_channel(dz: Tensor) -> Tensor:
+def _sum_by_channel(dz: Tensor) -> Tensor:
     """Sum over everything but channels; over the batch first, which adds long rows."""
     return tf.reduce_sum(tf.reshape(tf.reduce_sum(dz, axis=0), [-1, dz.shape[-1]]), axis=0)
 
@@ -222,7 +222,7 @@ def max_pool_pairs(x: Tensor) -> Tensor:
 
         def gradient(dy: Tensor) -> Tensor:
             # 1 where the second is larger, else 0, again by clipping; `relu` keeps to operators of the oldest runtime.
-            to_second = dy * tf.nn.relu(tf.minimum(tf.maximum((second - first) * HUGE, -1.0), 1.0))
+            to_second = dy * tf.nn.relu(tf.minimum(tf.maximum((second - first) * _HUGE, -1.0), 1.0))
             dx = tf.reshape(tf.concat([dy - to_second, to_second], axis=-1), [-1, steps - steps % 2, channels])
             return tf.pad(dx, [(0, 0), (0, 1), (0, 0)]) if steps % 2 else dx
 
@@ -266,7 +266,7 @@ def normalise(x: Tensor, scale: Tensor, offset: Tensor, *, by_position: bool) ->
         def gradient(dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             slope = dy * scale
             dx = (slope - mean(slope) - normal * mean(slope * normal)) * shrink
-            return dx, sum_by_channel(dy * normal), sum_by_channel(dy)
+            return dx, _sum_by_channel(dy * normal), _sum_by_channel(dy)
 
         return normal * scale + offset, gradient
 

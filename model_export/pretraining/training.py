@@ -114,7 +114,7 @@ def losses(weights: Weights, embeddings: jax.Array, classes: jax.Array) -> dict[
     return found
 
 
-def phone_losses(weights: Weights, found: jax.Array, said: Phones, places: list[int]) -> dict[str, jax.Array]:
+def _phone_losses(weights: Weights, found: jax.Array, said: Phones, places: list[int]) -> dict[str, jax.Array]:
     """Return the mean loss of the phone of each frame, and that of pairs of phones for each pair that is said.
 
     ``found``: float32 [clips, frames, embedding]; ``places``: which frame of a window each is.
@@ -222,7 +222,7 @@ class Training:
         seen, moving = frames(self.design, weights, moving, pictures, self._precision)
         found = losses(weights, seen.mean(1), classes)
         if phones and self.options.phones:
-            found |= phone_losses(weights, seen, phones, self.design.places)
+            found |= _phone_losses(weights, seen, phones, self.design.places)
         options = vars(self.options)
         return sum((options[name] * found[name] for name in found if name != "words"), start=found["words"]), moving
 

@@ -26,7 +26,7 @@ _DECAY = 13.8 * 0.01  # nepers of power that are lost in 10 ms, times the reverb
 
 _DRAWS = 128  # numbers that a clip takes, at most
 
-Range = tuple[float, float]
+_Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Augmentation:
     """How much the pictures vary."""
 
     shift_frames: int = 20  # largest move in time, frames of 10 ms
-    stretch: Range = (0.87, 1.15)  # slowest and fastest pace, as a share of the original's
-    warp: Range = (0.86, 1.16)  # how much higher or lower all bands may lie
-    gain_db: Range = (-13.0, 10.0)  # quietest and loudest level against the original's, dB
+    stretch: _Range = (0.87, 1.15)  # slowest and fastest pace, as a share of the original's
+    warp: _Range = (0.86, 1.16)  # how much higher or lower all bands may lie
+    gain_db: _Range = (-13.0, 10.0)  # quietest and loudest level against the original's, dB
     noise: float = 0.8  # share of the clips that get noise
-    snr_db: Range = (-2.0, 30.0)  # smallest and largest distance of sound and noise, dB of power
+    snr_db: _Range = (-2.0, 30.0)  # smallest and largest distance of sound and noise, dB of power
     recorded: float = 0.7  # share of the noises that are recorded, where the corpus has any
     microphones: float = 0.0  # share of the clips that another microphone colours
     rooms: float = 0.0  # share of the clips that get late reverberation
@@ -79,7 +79,7 @@ class Draws:
         self.clips, self._used = clips, 0
         self._numbers = random.uniform(key, (clips, _DRAWS), jnp.float32)
 
-    def uniform(self, bounds: Range, *shape: int) -> jax.Array:
+    def uniform(self, bounds: _Range, *shape: int) -> jax.Array:
         """Return float32 [clips, *shape] between two bounds."""
         begin, self._used = self._used, self._used + math.prod(shape)
         low, high = bounds
