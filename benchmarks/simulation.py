@@ -61,12 +61,29 @@ def measure(bundle: Path, devices: int, rounds: int, workers: int) -> list[float
     return [statistics.median(seconds[1:]), watch.usage.peak_mb, (watch.cpu_s[-1] - watch.cpu_s[0]) / (rounds - 1)]
 
 
-def _in_own_process(bundle: Path, devices: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Measure a fleet in processes of its own; return its figures, of the processor milliseconds a device's."""
-    worker = [str(bundle), str(devices), str(options.rounds), str(options.workers)]
-    command = [sys.executable, "-m", "benchmarks.simulation", "--worker", *worker]
+def _compared(bundle: Path, devices: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure a fleet, and where it is asked for the same in Flower's engine; return the figures."""
+    seconds, peak_mb, cpu_s = _in_own_process(bundle, devices, options)
+    figures = {"seconds_per_round": round(seconds, 4), "peak_mb": round(peak_mb, 1)}
+    figures |= {"devices": devices, "processor_ms": round(1000 * cpu_s / devices, 3)}
+    if options.beside_flower:
+        flowers = _in_own_process(bundle, devices, options, "--beside-flower")
+        figures |= {"flower_seconds": round(flowers, 4), "flower_times": round(flowers / seconds, 1)}
+    return {"devices": devices, **figures}
+
+
+def _in_own_process(bundle: Path, devices: int, options: argparse.Namespace, *more: str) -> Any:  # noqa: ANN401
+    """Measure a fleet in processes of its own; return what a worker prints."""
+    worker = [str(bundle.resolve()), str(devices), str(options.rounds), str(options.workers)]
+    command = [sys.executable, "-m", "benchmarks.simulation", *more, "--worker", *worker]
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},  # for Ray's workers
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     try:
         out, problems = process.communicate(timeout=options.limit)
@@ -78,9 +95,7 @@ def _in_own_process(bundle: Path, devices: int, options: argparse.Namespace) -> 
         ) from error
     if process.returncode:
         raise BenchmarkError(f"{' '.join(command)} failed:\n{problems[-4000:]}")
-    seconds, peak_mb, cpu_s = json.loads(out.splitlines()[-1])
-    figures = {"seconds_per_round": round(seconds, 4), "peak_mb": round(peak_mb, 1)}
-    return {"devices": devices, **figures, "processor_ms": round(1000 * cpu_s / devices, 3)}
+    return json.loads(out.splitlines()[-1])
 
 
 def main() -> int:
@@ -91,6 +106,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=available_cores(), metavar="N", help="processes (all cores)")
     parser.add_argument("--limit", type=int, default=600, metavar="S", help="seconds for one fleet (600)")
     parser.add_argument("--bundle", type=Path, metavar="FILE", help="what the devices train (ann3 of 608 slots)")
+    parser.add_argument("--beside-flower", action="store_true", help="measure Flower's engine on Ray too")
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     return parser.run(work)
 
@@ -98,7 +114,9 @@ def main() -> int:
 def _headline(results: list[dict[str, Any]]) -> str:
     one = max(results, key=lambda result: int(result["devices"]))
     took = f"{one['seconds_per_round']:.2f} s a round, {one['processor_ms']:.1f} processor ms a device"
-    return f"{one['devices']:,} devices: {took}"
+    return f"{one['devices']:,} devices: {took}" + (
+        f", Flower {one['flower_times']:.0f} times as long" if "flower_times" in one else ""
+    )
 
 
 def work(options: argparse.Namespace) -> object:
@@ -106,13 +124,17 @@ def work(options: argparse.Namespace) -> object:
     if options.worker:
         bundle, *numbers = options.worker
         options.json = True
+        if options.beside_flower:
+            from benchmarks import flower_fleet
+
+            return flower_fleet.measure(bundle, *map(int, numbers))
         return measure(Path(bundle), *map(int, numbers))
     print(f"{options.workers} workers, medians of {options.rounds - 1} rounds")
     with tempfile.TemporaryDirectory() as folder:
         if options.bundle is None:
             build_bundles(Path(folder), [MODEL], "--capacity", "608")
         bundle = options.bundle or Path(folder) / f"{MODEL}.auricle"
-        return [said(_in_own_process(bundle, devices, options)) for devices in options.devices]
+        return [said(_compared(bundle, devices, options)) for devices in options.devices]
 
 
 if __name__ == "__main__":

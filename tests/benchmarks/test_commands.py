@@ -48,6 +48,13 @@ def test_a_networks_epoch_stands_beside_kerass():
     assert 0 < row["mb"] < row["keras_mb"]
 
 
+def test_a_simulated_fleet_stands_beside_flowers(bundles):
+    pytest.importorskip("ray", reason="Flower's engine runs on Ray, which this Python does not have")
+    settings = ["--devices", "3", "--rounds", "3", "--workers", "1", "--beside-flower"]
+    (row,), _ = measured("simulation", "--bundle", bundles["ann3"], *settings)
+    assert row["flower_times"] == pytest.approx(row["flower_seconds"] / row["seconds_per_round"], rel=0.1, abs=0.1)
+
+
 @pytest.mark.skipif(not (DATA / "gsc_v2_test").is_dir(), reason=f"there are no recordings in {DATA}")
 def test_one_liar_of_ten_plants_no_word_and_takes_no_slot(tmp_path):
     chosen = ["--ways", "plant", "--liars", "1", "--seeds", "0", "--cache", tmp_path / "embeddings"]
