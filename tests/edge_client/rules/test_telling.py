@@ -1,15 +1,18 @@
 """What rules tell: over real HTTP, by real programs, by Apprise; late rather than never, and never without a bound."""
 
+import contextlib
 import hashlib
 import hmac
 import json
 import socket
+import threading
 import time
 
 import pytest
 
 from edge_client.config.rules import RuleConfig
 from edge_client.events import Event
+from edge_client.rules import actions
 from edge_client.rules.outbox import MOST, Outbox
 from edge_client.rules.sink import RulesSink
 from edge_client.storage.database import Database
@@ -174,3 +177,26 @@ def test_the_queue_has_a_bound_and_what_it_loses_is_counted(place):
         place.outbox.add("bell", {action: {} for action in "abcd"}, time.time())
     assert len(place.outbox.waiting()) == MOST
     assert place.outbox.lost() == (8, f"more than {MOST} waited")
+
+
+def test_a_receiver_that_trickles_its_answer_is_left(place, monkeypatch):
+    monkeypatch.setattr(actions, "_WEBHOOK_S", 1.0)
+    listener = socket.create_server(("127.0.0.1", 0))
+    over = threading.Event()
+
+    def trickle():
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65_536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nx: ")
+            while not over.wait(0.1):
+                connection.sendall(b"x")
+
+    thread = threading.Thread(target=trickle, daemon=True)
+    thread.start()
+    place.open(RuleConfig(name="bell", webhook=f"http://127.0.0.1:{listener.getsockname()[1]}/")).publish(heard())
+    (failed,) = wait_for(lambda: [one for one in place.outbox.waiting() if one.error])
+    assert failed.error == "the webhook was not reached: no answer within 1 s"
+    over.set()
+    thread.join(60)
+    listener.close()
