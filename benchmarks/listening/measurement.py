@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -127,8 +127,10 @@ class Listened:
         return decisions(self.scores, self.at_s, self.labels, each, self.refractory_s, self.release, self.over_after_s)
 
 
-def listen(loaded: Loaded, parts: Iterable[Floats], config: DetectorConfig) -> Listened:
-    """Push a stream, given in parts at ``RATE_HZ``, through a detector, hop by hop."""
+def listen(
+    loaded: Loaded, parts: Iterable[Floats], config: DetectorConfig, see: Callable[[Floats | None], None] | None = None
+) -> Listened:
+    """Push a stream, given in parts at ``RATE_HZ``, through a detector, hop by hop; ``see`` gets the features of each."""
     now = [0.0]
     label_map = loaded.label_map
     detector = Detector(loaded, config, clock=lambda: now[0])
@@ -144,6 +146,8 @@ def listen(loaded: Loaded, parts: Iterable[Floats], config: DetectorConfig) -> L
             windows = detector.counters.windows
             events += [heard.event for heard in detector.push(pending[start : start + hop])]
             if detector.counters.windows > windows:
+                if see is not None:
+                    see(detector.features)
                 scores.append(detector.scores)
                 at_s.append(now[0])
         pending = pending[len(pending) // hop * hop :]

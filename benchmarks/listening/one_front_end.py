@@ -40,7 +40,7 @@ class Hops:
 def hear(one: Loaded, parts: Iterable[Floats], config: DetectorConfig) -> Hops:
     """Let a device, which has labels, listen to a stream, given in parts at ``RATE_HZ``."""
     rows: list[Floats | None] = []  # None of a window too quiet
-    listened = listen(replace(one, look=lambda features, *_: rows.append(features)), parts, config)
+    listened = listen(one, parts, config, rows.append)
     features = np.stack([row for row in rows if row is not None])
     pace = pace_of(config, one.model.manifest.feature_settings)
     return Hops(listened, np.array([row is not None for row in rows]), features, pace)

@@ -64,6 +64,7 @@ class Detector:
 
     Attributes:
         level_db: Level of the newest window, dB full scale.
+        features: Of the newest window, float32 [frames, numbers]; None where it was too quiet.
         scores: Scores of the newest window alone, float32 [labels]; zeros where it was too quiet to say.
         sample_rate_hz: Sample rate of the stream, the model's, Hz.
         hop_samples: Number of samples from one window to the next: ``hop_s`` in whole frames, at most a clip.
@@ -79,7 +80,7 @@ class Detector:
         self._config = config
         self._clock = clock
         self._input = input_name
-        self._features_now: Floats | None = None
+        self.features: Floats | None = None
         self._warned: set[str] = set()
         settings = loaded.model.manifest.feature_settings
         self._settings: FeatureSettings = settings
@@ -239,7 +240,7 @@ class Detector:
         best = float(averaged.max(initial=0.0))
         if self._look is not None:
             detected = "" if slot is None else self._label_map.slots[slot].name
-            heard = None if self._features_now is None else averaged
+            heard = None if self.features is None else averaged
             self._look(self._hop_s, heard, detected, self._input)
         now = self._clock()
         # What a label that is off would have been is no other, no question, and nothing unknown.
@@ -251,7 +252,7 @@ class Detector:
                 self._label_map.names[top],
                 float(averaged[top]),
                 float(self._decisions.thresholds[top]),
-                self._features_now,
+                self.features,
                 self._window,
                 detected=slot is not None,
             )
@@ -290,12 +291,12 @@ class Detector:
         self.counters.gated += quiet
         if quiet or not self._discriminates:
             self._features.reset()
-            self._features_now = None
+            self.features = None
             self._newest.append(None)
             return np.zeros(self._scorer.labels, np.float32)
-        self._features_now = self._features(self._window)
-        self._newest.append(self._features_now)
-        scores: Floats = self._scorer(self._features_now[None], self._earlier(self._features_now))[0]
+        self.features = self._features(self._window)
+        self._newest.append(self.features)
+        scores: Floats = self._scorer(self.features[None], self._earlier(self.features))[0]
         return scores
 
     def _earlier(self, now: Floats) -> Floats | None:

@@ -11,7 +11,6 @@ import pytest
 
 from aggregator_server import errors
 from aggregator_server.strategies.registry import complete
-from fleet_protocol.bundle import unpack_bundle, write_bundle
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import Choice, Enrolled, Receipt, Work, parse
 from fleet_protocol.public_set import PublicSet, unpack_consensus
@@ -99,10 +98,6 @@ def test_models_that_cannot_be_used(fleet):
 
     refused(put(b"nonsense"), 422, "malformed_model", "auricle-export build")
     refused(put(tiny_bundle()[:-500]), 422, "malformed_model")
-    speech = unpack_bundle(tiny_bundle(), "it")
-    speech = dataclasses.replace(speech, manifest=dataclasses.replace(speech.manifest, steps=2, characters="abcdefg"))
-    writes = write_bundle(speech.manifest, speech.graph, speech.weights)
-    refused(put(writes), 422, "malformed_model", "writes down speech", "a bundle of sounds")
     refused(put(tiny_bundle(settings=OTHER)), 422, "feature_mismatch", SETTINGS.describe())
     refused(put(tiny_bundle(capacity=3)), 409, "model_too_small", "4 classes", "3 slots", "--capacity")
     refused(put(bytes(2**20) for _ in range(65)), 413, "too_large")
