@@ -130,7 +130,10 @@ class Listened:
 def listen(
     loaded: Loaded, parts: Iterable[Floats], config: DetectorConfig, see: Callable[[Floats | None], None] | None = None
 ) -> Listened:
-    """Push a stream, given in parts at ``RATE_HZ``, through a detector, hop by hop; ``see`` gets the features of each."""
+    """Push a stream, given in parts at ``RATE_HZ``, through a detector, hop by hop.
+
+    ``see`` takes the features of each hop.
+    """
     now = [0.0]
     label_map = loaded.label_map
     detector = Detector(loaded, config, clock=lambda: now[0])
