@@ -60,6 +60,7 @@ def _test(options: argparse.Namespace, config: Config, state: DeviceState, outbo
     """Let the daemon do it, whose network and rights are those that count."""
     from edge_client.errors import ConfigError, StateError
     from edge_client.events import Event
+    from edge_client.rules.actions import actions_of
     from edge_client.rules.conditions import Occurrence
     from edge_client.rules.sink import told
 
@@ -69,8 +70,9 @@ def _test(options: argparse.Namespace, config: Config, state: DeviceState, outbo
     if not state.locked("daemon"):
         raise StateError("the daemon does not run, which tells what rules say: auricle-edge run")
     event = Event(time.time(), "detected", options.label, None, 1.0, -20.0)
-    actions = told(rules[options.test], Occurrence.of_event(event), config.device.name, test=True)
-    numbers = outbox.add(options.test, actions, time.time())
+    rule = rules[options.test]
+    actions, document = actions_of(rule), told(rule, Occurrence.of_event(event), config.device.name, test=True)
+    numbers = outbox.add(rule.name, actions, document, time.time())
     give_up = time.monotonic() + _TEST_S
     while True:
         waiting = [one for one in outbox.waiting() if one.number in numbers]
@@ -83,4 +85,4 @@ def _test(options: argparse.Namespace, config: Config, state: DeviceState, outbo
         failed = "; ".join(f"{one.action}: {one.error or f'not done within {_TEST_S:g} s'}" for one in waiting)
         raise StateError(f"rule {options.test!r}: {failed}")
     done = f"done: {', '.join(actions)}"
-    return report({"done": list(actions)}, [done], json=options.json)
+    return report({"done": actions}, [done], json=options.json)

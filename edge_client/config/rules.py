@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from edge_client.config.hours import hours_problem
-from edge_client.config.sections import require, require_between
+from edge_client.config.sections import require, require_between, url_problem
 from fleet_protocol.addresses import is_clear
 
 FIELDS = ("label", "time", "input", "score", "level_db", "device", "rule")
@@ -20,7 +20,7 @@ _PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, kw_only=True)
 class RuleConfig:
-    """One of ``[[rules]]``. Docs/rules.md says what each key means; secrets are never shown."""
+    """One of ``[[rules]]``. Secrets are never shown; docs/rules.md has what each key means."""
 
     name: str
     labels: tuple[str, ...] = ()
@@ -90,11 +90,5 @@ def message_problem(message: str) -> str:
 
 def webhook_problem(url: str) -> str:
     """Return why an address cannot get a POST, "" where it can. It never quotes the address."""
-    if len(url) > _ADDRESS or not url.isascii() or not url.isprintable() or set(url) & set(' \\"<>`'):
-        return f"must be printable ASCII without blanks, at most {_ADDRESS} characters; write others like %20"
-    try:
-        parts = urlsplit(url)
-        whole = bool(parts.hostname) and (parts.port is None or parts.port > 0) and not parts.fragment
-    except ValueError:
-        whole = False
-    return "" if whole and parts.scheme in ("http", "https") else "must be like https://host/path"
+    problem = url_problem(url, _ADDRESS, ("http", "https"), "https://host/path")
+    return problem or ("must be like https://host/path" if urlsplit(url).fragment else "")

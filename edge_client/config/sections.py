@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -140,16 +140,20 @@ class MicrophoneConfig:
 
 def _stream_problem(url: str) -> str:
     """Return why a network stream cannot have such an address, "" where it can."""
-    if len(url) > 1000 or not url.isascii() or not url.isprintable() or set(url) & set(' \\"<>`'):
-        return "must be printable ASCII without blanks, at most 1000 characters; write others like %20"
+    example = "rtsp://name:password@host/path; also rtsps://, http:// and https://"
+    return url_problem(url, 1000, ("rtsp", "rtsps", "http", "https"), example)
+
+
+def url_problem(url: str, longest: int, schemes: Collection[str], example: str) -> str:
+    """Return why an address of one of some schemes cannot be used, "" where it can. It never quotes the address."""
+    if len(url) > longest or not url.isascii() or not url.isprintable() or set(url) & set(' \\"<>`'):
+        return f"must be printable ASCII without blanks, at most {longest} characters; write others like %20"
     try:
         parts = urlsplit(url)
         whole = bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         whole = False
-    if not whole or parts.scheme not in ("rtsp", "rtsps", "http", "https"):
-        return "must be like rtsp://name:password@host/path; also rtsps://, http:// and https://"
-    return ""
+    return "" if whole and parts.scheme in schemes else f"must be like {example}"
 
 
 @dataclass(frozen=True)

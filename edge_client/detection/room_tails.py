@@ -21,9 +21,8 @@ from edge_client.detection.thresholds import LARGEST, LOWEST, Tail, logits, prob
 from fleet_protocol.arrays import Doubles, Floats
 
 # False accepts an hour at which a room's tail begins, how many the pretraining's tail is worth there, and how much
-# flatter the room's is: all chosen in the tuning rooms of `benchmarks.living`. A pretraining's tail that is worth hours
-# instead weighs the more the worse it fits: there were 0.6 of the promised false accepts then, and three to five points
-# more words were missed.
+# flatter the room's is: all chosen in the tuning rooms of `benchmarks.living`. Were the pretraining's tail worth hours
+# instead, it would weigh the more the worse it fits.
 BEGIN_PER_HOUR, PRIOR_COUNTS, FLATTER = 6.0, 4.0, 1.2
 # Hours after which a room without sounds like the label is believed to have half as many of them, then a third, ...
 QUIET_HOURS = 0.5

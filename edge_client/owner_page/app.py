@@ -25,7 +25,7 @@ from edge_client.owner import Teaching
 from edge_client.owner_page.access import CSRF, Access, Guard, sign_in_route
 from edge_client.owner_page.archives import ArchivePage
 from edge_client.owner_page.asking import AskingPage
-from edge_client.owner_page.device import OwnedDevice
+from edge_client.owner_page.device import OwnedDevice, answers
 from edge_client.owner_page.history import HistoryPage
 from edge_client.owner_page.offering import OfferingPage
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
@@ -212,15 +212,8 @@ class OwnerPage:
         return self.pages.page("heard.html", **self._heard())
 
     def _heard(self) -> dict[str, Any]:
-        teaching = self._device.teaching()
-        return {
-            "heard": self._device.heard(),
-            "labels": teaching.known_labels(),
-            "said": {event: one for one in owner_undo.changes(teaching)[::-1] for event in one.heard},
-            "rejectable": bool(teaching.label_map.reserved),
-            "counted": teaching.config.learning.room,
-            "detected": self._device.detected_kept(),
-        }
+        shown = {"heard": self._device.heard(), "detected": self._device.detected_kept()}
+        return shown | answers(self._device.teaching())
 
     async def answer(self, request: Request) -> Response:
         """Take the owner's word for what an event was, and teach it."""

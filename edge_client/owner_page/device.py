@@ -19,6 +19,7 @@ from edge_client.events.history import event_at
 from edge_client.events.journal import past_events
 from edge_client.owner import Teaching
 from edge_client.owner_changes import say
+from edge_client.owner_undo import changes
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.owner_choices import Listened
 from edge_client.storage.pauses import Pauses
@@ -279,6 +280,16 @@ class OwnedDevice:
         """Return the bundle's name, for people."""
         path = self.config.bundle
         return f"{path.stem}, which comes with Auricle" if path.parent == FOLDER else path.name
+
+
+def answers(teaching: Teaching) -> dict[str, Any]:
+    """Return what a list of events shows beside them: what their owner may say of one, and what he said."""
+    return {
+        "labels": teaching.known_labels(),
+        "said": {event: one for one in changes(teaching)[::-1] for event in one.heard},
+        "rejectable": bool(teaching.label_map.reserved),
+        "counted": teaching.config.learning.room,
+    }
 
 
 def _sensitivity(now: dict[str, Any] | None, chosen: float | None) -> Sensitivity | None:

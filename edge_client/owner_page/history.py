@@ -15,12 +15,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from edge_client import owner_undo
 from edge_client.errors import ClipError
 from edge_client.events.history import as_csv, as_json, begin_of, counts, day_of, every, names, newest, remarks
 from edge_client.events.journal import Chosen
 from edge_client.owner_changes import forget_heard
-from edge_client.owner_page.device import OwnedDevice
+from edge_client.owner_page.device import OwnedDevice, answers
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form
 
 # Days that are shown where nobody asks for others, rows of the chart at most, and events of a day on one page.
@@ -31,7 +30,7 @@ _FORMATS = {"csv": (as_csv, "text/csv; charset=utf-8"), "json": (as_json, "appli
 
 
 @dataclass(frozen=True)
-class Asked:
+class Wanted:
     """What a person asks to see: from the first day to the last one, of it a day and an hour, and which sounds."""
 
     first: date
@@ -45,8 +44,8 @@ class Asked:
     least: int
 
     @classmethod
-    def of(cls, query: Mapping[str, str]) -> Asked:
-        """Read an address or a form. Raises ClipError if a part of it is nothing that could be asked."""
+    def of(cls, query: Mapping[str, str]) -> Wanted:
+        """Read an address or a form. Raises ClipError if a part of it is nothing that could be wanted."""
         last = _day(query.get("to", "")) or day_of(time())
         first = _day(query.get("from", "")) or last - (_DAYS - 1) * _ONE_DAY
         if first > last:
@@ -89,39 +88,35 @@ class HistoryPage:
 
     def show(self, request: Request) -> Response:
         """Show the chart of a period, and the events of a day or an hour of it."""
-        asked, database = Asked.of(request.query_params), self._device.state.database
-        first = max(asked.first, asked.last - (_MOST_DAYS - 1) * _ONE_DAY)
-        found = counts(database, asked.chosen(first, asked.last))
-        day = asked.day or max((one for one, _ in found), default=asked.last)
-        day = min(max(day, first), asked.last)
-        since, until = begin_of(day, asked.hour or 0), begin_of(day, 24 if asked.hour is None else asked.hour + 1)
-        chosen = replace(asked.chosen(day, day), since=since, until=min(until, asked.before or until))
+        wanted, database = Wanted.of(request.query_params), self._device.state.database
+        first = max(wanted.first, wanted.last - (_MOST_DAYS - 1) * _ONE_DAY)
+        found = counts(database, wanted.chosen(first, wanted.last))
+        day = wanted.day or max((one for one, _ in found), default=wanted.last)
+        day = min(max(day, first), wanted.last)
+        since, until = begin_of(day, wanted.hour or 0), begin_of(day, 24 if wanted.hour is None else wanted.hour + 1)
+        chosen = replace(wanted.chosen(day, day), since=since, until=min(until, wanted.before or until))
         events = newest(database, chosen, _EVENTS)
-        labels, inputs = names(database, begin_of(first), begin_of(asked.last + _ONE_DAY))
-        teaching = self._device.teaching()
+        labels, inputs = names(database, begin_of(first), begin_of(wanted.last + _ONE_DAY))
         return self._pages.page(
             "history.html",
-            asked=asked,
-            chart=_chart(found, first, asked.last),
-            cut=first > asked.first,
+            wanted=wanted,
+            chart=_chart(found, first, wanted.last),
+            cut=first > wanted.first,
             day=day,
             total=sum(found.values()),
             heard=self._device.rows(events, remarks(database, day, events)),
             more=round(1e3 * events[-1].time) if len(events) == _EVENTS else None,
             heard_labels=labels,
             inputs=inputs,
-            labels=teaching.known_labels(),
-            said={event: one for one in owner_undo.changes(teaching)[::-1] for event in one.heard},
-            rejectable=bool(teaching.label_map.reserved),
-            counted=teaching.config.learning.room,
+            **answers(self._device.teaching()),
         )
 
     def export(self, form: str, request: Request) -> Response:
         """Return all that is asked for as a file."""
-        asked = Asked.of(request.query_params)
+        wanted = Wanted.of(request.query_params)
         write, kind = _FORMATS[form]
-        events = every(self._device.state.database, asked.chosen(asked.first, asked.last))
-        name = f"heard-{asked.first}-{asked.last}.{form}"
+        events = every(self._device.state.database, wanted.chosen(wanted.first, wanted.last))
+        name = f"heard-{wanted.first}-{wanted.last}.{form}"
         lines: Iterator[str] = write(events)
         return StreamingResponse(
             lines, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'}
@@ -132,9 +127,9 @@ class HistoryPage:
         form = await read_form(request)
         if not (_day(form.get("from", "")) and _day(form.get("to", ""))):
             raise ClipError("say from which day to which one everything is to be deleted")
-        asked = Asked.of(form)
-        period = begin_of(asked.first), begin_of(asked.last + _ONE_DAY)
-        removed = await run_in_threadpool(forget_heard, self._device.config, asked.label or None, *period)
+        wanted = Wanted.of(form)
+        period = begin_of(wanted.first), begin_of(wanted.last + _ONE_DAY)
+        removed = await run_in_threadpool(forget_heard, self._device.config, wanted.label or None, *period)
         return JSONResponse({"message": f"{removed} events were deleted, with the sounds that were kept of them."})
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,15 +40,12 @@ class Outbox:
         """Return what changes whenever a message does."""
         return self._database.key()
 
-    def add(self, rule: str, actions: Mapping[str, Mapping[str, Any]], at: float) -> list[int]:
+    def add(self, rule: str, actions: Sequence[str], document: Mapping[str, Any], at: float) -> list[int]:
         """Keep a message for each action; the oldest go, and count as lost, where there are too many."""
         with self._database.changing() as connection:
             row = "INSERT INTO outbox (at, due, tries, rule, action, document, error) VALUES (?, ?, 0, ?, ?, ?, '')"
-            due = time.time()
-            numbers = [
-                int(connection.execute(row, (at, due, rule, action, json.dumps(document))).lastrowid or 0)
-                for action, document in actions.items()
-            ]
+            due, text = time.time(), json.dumps(document)
+            numbers = [int(connection.execute(row, (at, due, rule, action, text)).lastrowid or 0) for action in actions]
             newest = f"SELECT id FROM outbox ORDER BY id DESC LIMIT {MOST}"
             lost = connection.execute(f"DELETE FROM outbox WHERE id NOT IN ({newest})").rowcount
         self._count_lost(lost)
@@ -60,6 +58,11 @@ class Outbox:
         wanted = f"SELECT {_COLUMNS} FROM outbox WHERE due <= ? OR due > ? ORDER BY id LIMIT 1"
         found = self._database.rows(wanted, (now, now + _LONGEST_PAUSE_S))
         return _message(found[0]) if found else None
+
+    def pause_s(self) -> float:
+        """Return in how many seconds a message is due next; infinity where none waits."""
+        found = self._database.rows("SELECT due FROM outbox ORDER BY due LIMIT 1")
+        return max(0.0, found[0][0] - time.time()) if found else math.inf
 
     def waiting(self) -> list[Message]:
         """Return all messages, the oldest first."""

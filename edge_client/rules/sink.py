@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 _APPLIED = "rules_applied"
 _GRACE_S, _LOOK_S = 2.0, 2.0
+# A clock that is set changes what is due: for no longer than this, s, nobody looks.
+_LONGEST_S = 300.0
 _Seen = tuple[Event, bool] | Occurrence
 
 
@@ -79,21 +81,22 @@ class RulesSink(Sink):
             found = seen
         for condition in self._conditions:
             if condition.applies(found, self._going_on):
-                self._outbox.add(condition.rule.name, told(condition.rule, found, self._device), found.time)
+                rule = condition.rule
+                self._outbox.add(rule.name, actions_of(rule), told(rule, found, self._device), found.time)
                 applied = {one.rule.name: one.last for one in self._conditions if one.last}
                 self._database.set_note(_APPLIED, applied, durable=False)
                 self._new.set()
 
     def _deliver(self) -> None:
-        key: object = None
-        due: float = 0.0
+        key, due = None, 0.0
         while not self._stop.is_set():
             try:
                 # Another process may have added a message; one that failed becomes due.
                 if (now := self._outbox.key()) != key or time.monotonic() >= due:
-                    key, due = now, time.monotonic() + _LOOK_S
+                    key = now
                     while not self._stop.is_set() and (message := self._outbox.due()) is not None:
                         self._do(message)
+                    due = time.monotonic() + min(self._outbox.pause_s(), _LONGEST_S)
             except (StateError, OSError) as error:
                 self._trouble.warning("rules cannot be followed now: %s", error)
             self._new.wait(_LOOK_S)
@@ -112,15 +115,11 @@ class RulesSink(Sink):
             self._outbox.done(message)
 
 
-def told(rule: RuleConfig, found: Occurrence, device: str, **more: object) -> dict[str, dict[str, Any]]:
-    """Return the document that each of a rule's actions gets."""
+def told(rule: RuleConfig, found: Occurrence, device: str, **more: object) -> dict[str, Any]:
+    """Return the document that a rule's actions get."""
     names = {"label": found.label, "input": found.input, "device": device, "rule": rule.name}
     then = datetime.fromtimestamp(found.time)
-    figures = {
-        "time": f"{then:%H:%M:%S}",
-        "score": f"{100 * found.score:.0f} %",
-        "level_db": f"{found.level_db:.0f} dB",
-    }
+    figures = {"time": f"{then:%H:%M:%S}", "score": f"{100 * found.score:.0f} %"}
+    figures |= {"level_db": f"{found.level_db:.0f} dB"}
     message = rule.message.format_map(names | figures)
-    document = {**found.document, "rule": rule.name, "device": device, "message": message, **more}
-    return dict.fromkeys(actions_of(rule), document)
+    return {**found.document, "rule": rule.name, "device": device, "message": message, **more}

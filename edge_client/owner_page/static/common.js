@@ -17,6 +17,32 @@ export async function send(address, fields, options = {}) {
   return answer;
 }
 
+// Tell the device what its owner says by a row of a list; `told` has the answer. Returns whether the device took it.
+export async function tell(address, fields, buttons, row, told) {
+  buttons.forEach((button) => (button.disabled = true));
+  let taken = false;
+  try {
+    const reply = await send(address, fields);
+    told.className = "muted";
+    told.textContent = (await reply.json()).message;
+    row.querySelectorAll("form").forEach((form) => (form.hidden = true));
+    taken = true;
+  } catch (error) {
+    told.className = "error";
+    told.textContent = error.message;
+  }
+  buttons.forEach((button) => (button.disabled = false));
+  return taken;
+}
+
+// Show or hide the form that a button controls.
+export function unfold(button) {
+  const form = document.getElementById(button.getAttribute("aria-controls"));
+  form.hidden = !form.hidden;
+  button.setAttribute("aria-expanded", String(!form.hidden));
+  if (!form.hidden) form.querySelector("input").focus();
+}
+
 // Play one sound at a time; a second press stops it.
 const player = new Audio();
 let pressed = null;

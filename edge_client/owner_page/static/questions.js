@@ -1,5 +1,5 @@
 // The questions on the live page: play, yes, no, it was.
-import { isPlaying, send } from "./common.js";
+import { isPlaying, tell, unfold } from "./common.js";
 
 const EVERY_MS = 10_000;
 const list = document.getElementById("questions");
@@ -20,19 +20,8 @@ async function refresh() {
   if (focused) list.querySelector("button")?.focus();
 }
 
-async function tell(address, fields, row) {
-  const buttons = list.querySelectorAll("button");
-  buttons.forEach((button) => (button.disabled = true));
-  try {
-    const reply = await send(address, fields);
-    told.className = "muted";
-    told.textContent = (await reply.json()).message;
-    row?.querySelectorAll("form").forEach((form) => (form.hidden = true));
-  } catch (error) {
-    told.className = "error";
-    told.textContent = error.message;
-  }
-  buttons.forEach((button) => (button.disabled = false));
+async function say(fields, row) {
+  await tell("questions/answer", fields, list.querySelectorAll("button"), row, told);
   await refresh();
 }
 
@@ -40,18 +29,13 @@ list.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (!button) return;
   const row = button.closest("[data-question]");
-  if (button.dataset.answer) tell("questions/answer", { id: row.dataset.question, says: button.dataset.answer }, row);
-  if (button.dataset.open) {
-    const form = document.getElementById(button.dataset.open);
-    form.hidden = !form.hidden;
-    button.setAttribute("aria-expanded", String(!form.hidden));
-    if (!form.hidden) form.querySelector("input").focus();
-  }
+  if (button.dataset.answer) say({ id: row.dataset.question, says: button.dataset.answer }, row);
+  if (button.hasAttribute("aria-controls")) unfold(button);
 });
 list.addEventListener("submit", (event) => {
   event.preventDefault();
   const row = event.target.closest("[data-question]");
   const label = new FormData(event.target).get("label");
-  tell("questions/answer", { id: row.dataset.question, says: "was", label }, row);
+  say({ id: row.dataset.question, says: "was", label }, row);
 });
 setInterval(refresh, EVERY_MS);

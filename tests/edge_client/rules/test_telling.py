@@ -167,14 +167,14 @@ def test_mqtt_waits_for_the_broker_and_a_rule_that_is_gone_tells_nothing(place):
         connection.execute("UPDATE outbox SET due = 0")
     wait_for(lambda: said == [("home/bell", "doorbell")])
     sink.close()
-    place.outbox.add("old", {"mqtt": {}}, time.time())
+    place.outbox.add("old", ["mqtt"], {}, time.time())
     place.open()
     assert "the configuration has this no more" in place.lost()
 
 
 def test_the_queue_has_a_bound_and_what_it_loses_is_counted(place):
     for _ in range(MOST // 4 + 2):
-        place.outbox.add("bell", {action: {} for action in "abcd"}, time.time())
+        place.outbox.add("bell", list("abcd"), {}, time.time())
     assert len(place.outbox.waiting()) == MOST
     assert place.outbox.lost() == (8, f"more than {MOST} waited")
 
