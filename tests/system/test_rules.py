@@ -58,9 +58,14 @@ def test_a_device_tells_what_its_rules_say_and_shows_what_it_could_not_tell(tmp_
             assert "there is no rule 'x'; there are: strange, loud, nowhere" in (
                 device.command("rules", "--test", "x", check=False).stderr
             )
-            listed = json.loads(device.command("rules", "--json").stdout)
-            assert [one["does"] for one in listed["rules"]] == [["mqtt", "webhook"], ["webhook"], ["program"]]
-            assert (listed["lost"], [one["waiting"] for one in listed["rules"]]) == (0, [0, 0, 0])
+
+            def listed():
+                return json.loads(device.command("rules", "--json").stdout)
+
+            # Its room is loud again and again: a moment comes at which all of that is told.
+            wait_for(lambda: [one["waiting"] for one in listed()["rules"]] == [0, 0, 0], what="that nothing waits")
+            assert [one["does"] for one in listed()["rules"]] == [["mqtt", "webhook"], ["webhook"], ["program"]]
+            assert listed()["lost"] == 0
             assert device.end() == 0
             assert "Traceback" not in device.log()
         stopped = device.command("rules", "--test", "strange", check=False)

@@ -40,7 +40,7 @@ export function unfold(button) {
   const form = document.getElementById(button.getAttribute("aria-controls"));
   form.hidden = !form.hidden;
   button.setAttribute("aria-expanded", String(!form.hidden));
-  if (!form.hidden) form.querySelector("input").focus();
+  if (!form.hidden) form.querySelector("input, button").focus();
 }
 
 // Play one sound at a time; a second press stops it.

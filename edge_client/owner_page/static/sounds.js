@@ -1,5 +1,5 @@
 // What the device knows: clips are played, sounds are renamed, put together and deleted, and all of it undone.
-import { isPlaying, send } from "./common.js";
+import { isPlaying, send, unfold } from "./common.js";
 
 const known = document.getElementById("known");
 const told = document.getElementById("told");
@@ -86,12 +86,7 @@ known.addEventListener("click", (event) => {
     form.querySelector("label").textContent = `What is ${button.getAttribute("aria-label").slice(5)} a sound of?`;
     form.querySelector("input").focus();
   }
-  if (button.dataset.more) {
-    const form = document.getElementById(button.dataset.more);
-    form.hidden = !form.hidden;
-    button.setAttribute("aria-expanded", String(!form.hidden));
-    if (!form.hidden) form.querySelector("input, button").focus();
-  }
+  if (button.dataset.more) unfold(button);
 });
 document.addEventListener("taught", () => refresh(true));
 known.addEventListener("change", (event) => {
