@@ -6,26 +6,18 @@ import pytest
 from edge_client.errors import ModelError
 from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle import unpack_bundle
 from studies.speech.ctc import character_error_rate, greedy, posteriors
+from studies.speech.network import build_bundle, preset, specification
 from studies.speech.training import Transcriber, train_epoch
-from tests.support.checkout import built, run_python
 
 MASK = np.ones(5, np.float32)
-
-
-BUILD = """
-import sys; from pathlib import Path
-from studies.speech.network import build_bundle, preset, specification
-Path(sys.argv[1]).write_bytes(build_bundle(specification(0.25, 5, preset("log_mel"), "abcd")))
-"""
 
 
 @pytest.fixture(scope="module")
 def bundle():
     """A small bundle that writes characters of `abcd`, of a second of log-mel features, with batches of 5."""
-    folder = built("transcribing", lambda making: run_python("-c", BUILD, str(making / "ctc.auricle")))
-    return read_bundle(folder / "ctc.auricle")
+    return unpack_bundle(build_bundle(specification(0.25, 5, preset("log_mel"), "abcd")), "the small network")
 
 
 @pytest.fixture
