@@ -41,13 +41,18 @@ class KnownSounds:
 
         The numbers of this network are the embeddings' last. Raises ValueError if a name is not known.
         """
-        x = embeddings[:, -len(self.hidden) :] @ self.hidden + self.hidden_bias
-        x *= np.clip(x + 3, 0, 6) / 6
+        x = self.units(embeddings)
         found = np.empty((len(embeddings), len(names)), np.float32)
         for column, name in enumerate(names):
             classes = np.flatnonzero(self.sound == self.names.index(name))
             found[:, column] = (x @ self.rows[:, classes] + self.bias[classes]).max(axis=1)
         return found
+
+    def units(self, embeddings: Floats) -> Floats:
+        """Return the hidden layer's units, float32 [windows, units], on which the rows of all classes act."""
+        x: Floats = embeddings[:, -len(self.hidden) :] @ self.hidden + self.hidden_bias
+        x *= np.clip(x + 3, 0, 6) / 6
+        return x
 
     def arrays(self) -> dict[str, Array]:
         """Return what :meth:`of` reads, weights as float16."""

@@ -23,6 +23,7 @@ from model_export.front_ends import PRECISIONS, SHIPPED, find_front_end
 from model_export.pretraining import command as pretraining
 from model_export.ready_bundles import listing
 from model_export.sounds import command as sounds
+from model_export.sounds import names
 from model_export.specification import Specification
 from model_export.zoo import ARCHITECTURES
 
@@ -48,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     sounds.add_arguments(
         commands.add_parser("sounds", help="make the front ends for everyday sounds of EfficientAT's weights")
     )
+    names.add_arguments(commands.add_parser("names", help="make the names by which sounds are guessed, of its classes"))
     measure = commands.add_parser("measure", help="print what a bundle costs on this machine, its front end included")
     measure.add_argument("bundle", help="an .auricle bundle, or the name of a ready one")
     measure.add_argument("--threads", type=int, default=1, metavar="N", help="of the graph (default: %(default)s)")
@@ -81,6 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print("\n".join(listing()))
             elif chosen.command == "sounds":
                 print(sounds.make(chosen, terminal))
+            elif chosen.command == "names":
+                print(names.make(chosen))
             else:
                 _inspect(find_bundle(chosen.file))
     except BrokenPipeError:

@@ -59,7 +59,8 @@ KNOWN: dict[str, tuple[int, ...]] = {
 _AN_HOUR = 400
 _LEAST = 0.01
 _LEAST_LOGIT = math.log(_LEAST / (1 - _LEAST))
-_DREAMS = 20  # of each class
+DREAMS = 20
+"""Dreams of each class."""
 # Distance from the centre in the whitened embedding: while a dream is sought, where the layer's slopes are those of
 # many sounds, and of the dream.
 _NEAR, _FAR = 8.0, 22.0
@@ -84,8 +85,8 @@ def known_sounds(
     )
     classes = [number for numbers in KNOWN.values() for number in numbers]
     sound = np.repeat(np.arange(len(KNOWN)), [len(numbers) for numbers in KNOWN.values()])
-    logits = inner.logits(_dreams(inner, statistics, np.random.default_rng([seed, 2])))
-    dreamt = np.repeat(np.arange(logits.shape[1]), _DREAMS)
+    logits = dreams_of(inner, statistics, seed)
+    dreamt = np.repeat(np.arange(logits.shape[1]), DREAMS)
     levels = [
         max(np.quantile(logits[~np.isin(dreamt, numbers)][:, numbers].max(axis=1), 1 - 1 / _AN_HOUR), _LEAST_LOGIT)
         for numbers in KNOWN.values()
@@ -96,10 +97,18 @@ def known_sounds(
     )
 
 
+def dreams_of(classifier: Classifier, statistics: EmbeddingStatistics, seed: int) -> Floats:
+    """Return the logits of all classes for the dreams of each, one class after the other, [classes * dreams, classes].
+
+    The classifier takes the front end's numbers.
+    """
+    return classifier.logits(_dreams(classifier, statistics, np.random.default_rng([seed, 2])))
+
+
 def _dreams(classifier: Classifier, statistics: EmbeddingStatistics, rng: np.random.Generator) -> Floats:
     """Return embeddings of all classes, one class after the other, float32 [classes * dreams, numbers]."""
     back = np.linalg.inv(statistics.whitening)
-    directions = np.repeat(_directions(classifier, statistics, back), _DREAMS, axis=0)
+    directions = np.repeat(_directions(classifier, statistics, back), DREAMS, axis=0)
     scattered = _FAR * directions + rng.standard_normal(directions.shape)
     return np.asarray(statistics.centre + scattered @ back, np.float32)
 

@@ -1,0 +1,133 @@
+"""Names for sounds that nobody taught: guesses from all that a front end's network learned of AudioSet.
+
+The network came with a classifier of 527 classes (:mod:`fleet_protocol.known`). Their rows lie in one file beside the
+front ends, folded to some two hundred words that a home uses. A word's logit is the highest of its classes; the words
+share one softmax. A guess costs one product of a vector and a matrix, of an embedding that exists already.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleet_protocol.arrays import Floats
+from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.errors import AuricleError, BundleError
+from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.known import KnownSounds
+from fleet_protocol.ready_bundles import FRONT_ENDS
+from fleet_protocol.tensors import Arrays, pack, unpack
+
+FILE = FRONT_ENDS / "sounds_names.safetensors"
+"""The rows that ship."""
+LIKELY = 0.3
+"""Share of the likeliest word below which there is no guess; docs/models/sounds.md says how it was chosen."""
+_ALSO = 0.1  # Share of the other words that are told with it
+MOST = 3
+"""Words of a guess, at most."""
+_LOOK_BACK_S = 10.0
+
+
+@dataclass(frozen=True)
+class SoundNames:
+    """Rows of the classes that have a word; those of a word follow one another."""
+
+    network: str  # SHA-256 digest of the front end's network
+    words: tuple[str, ...]
+    rows: Floats  # A row for each class, float32 [units, classes]
+    bias: Floats  # float32 [classes]
+    first: NDArray[np.int64]  # Where the classes of each word begin, int64 [words]
+
+    def shares(self, units: Floats) -> Floats:
+        """Return how likely each word is, float32 [windows, words], of a hidden layer's units, [windows, units]."""
+        logits = np.maximum.reduceat(units @ self.rows + self.bias, self.first, axis=1)
+        shares: Floats = np.exp(logits - logits.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        return shares
+
+    def pack(self) -> bytes:
+        """Return a safetensors file, rows as float16."""
+        arrays: Arrays = {"rows": self.rows.astype(np.float16), "bias": self.bias, "first": self.first}
+        return pack(arrays, {"network": self.network, "words": list(self.words)})
+
+    @classmethod
+    def read(cls, path: Path = FILE) -> SoundNames:
+        """Read what :meth:`pack` made. Raises BundleError: it cannot be read, or its parts do not fit one another."""
+        try:
+            arrays, document = unpack(path.read_bytes())
+            rows, bias = (arrays[name].astype(np.float32) for name in ("rows", "bias"))
+            first, words = arrays["first"].astype(np.int64), tuple(map(str, document["words"]))
+            found = cls(str(document["network"]), words, rows, bias, first)
+            fits = (rows.shape[1:], first.shape) == (bias.shape, (len(words),)) and np.isfinite(rows).all()
+            if not (fits and len(words) and first[0] == 0 and (np.diff([*first, len(bias)]) > 0).all()):
+                raise ValueError("their shapes differ")
+        except (OSError, KeyError, TypeError, ValueError, IndexError, AuricleError) as error:
+            raise BundleError(
+                f"the names of sounds in {path} cannot be read ({error}); install Auricle again"
+            ) from error
+        return found
+
+
+@dataclass(frozen=True)
+class Guesser:
+    """Guesses what a window of a front end is; the rows are read at the first guess."""
+
+    known: KnownSounds
+    network: str
+    path: Path = FILE
+
+    @classmethod
+    def of(cls, settings: FeatureSettings, statistics: EmbeddingStatistics | None) -> Guesser | None:
+        """Return it; None of a front end that does not hear sounds. One with other rows than ship guesses nothing."""
+        known = None if statistics is None else statistics.known.of_sounds
+        return None if known is None else cls(known, settings.networks[-1].sha256)
+
+    @cached_property
+    def names(self) -> SoundNames | None:
+        """The rows; None where there are none of this network. Raises BundleError."""
+        found = SoundNames.read(self.path) if self.path.exists() else None
+        fits = found is not None and (found.network, len(found.rows)) == (self.network, self.known.hidden.shape[1])
+        return found if fits else None
+
+    def shares(self, embeddings: Floats) -> Floats:
+        """Return how likely each word is, float32 [windows, words], of embeddings, float32 [windows, numbers]."""
+        if self.names is None:
+            return np.zeros((len(embeddings), 0), np.float32)
+        return self.names.shares(self.known.units(embeddings))
+
+    def likeliest(self, shares: Floats, least: float = LIKELY, also: float = _ALSO) -> tuple[str, ...]:
+        """Return the likeliest words of shares, [words], at most three; none where the first is not likely enough."""
+        best = np.argsort(-shares, kind="stable")[:MOST]
+        if self.names is None or not shares[best[:1]].max(initial=0.0) >= least:
+            return ()
+        return tuple(self.names.words[number] for number in best if shares[number] >= also)
+
+    def guess(self, embedding: Floats) -> tuple[str, ...]:
+        """Return what a window may be, the likeliest first, by its embedding, float32 [numbers]."""
+        return self.likeliest(self.shares(embedding[None])[0])
+
+
+class LatelyHeard:
+    """The likeliest words of the last ten seconds, for somebody who watches; of one stream."""
+
+    def __init__(self, guesser: Guesser) -> None:
+        self._guesser = guesser
+        self._shares: deque[tuple[float, Floats]] = deque()
+
+    def update(self, at_s: float, embedding: Floats | None) -> Sequence[tuple[str, float]]:
+        """Take the newest window, float32 [numbers], None where it was too quiet; return words and their shares."""
+        if embedding is not None:
+            self._shares.append((at_s, self._guesser.shares(embedding[None])[0]))
+        while self._shares and not 0 <= at_s - self._shares[0][0] < _LOOK_BACK_S:
+            self._shares.popleft()
+        if not self._shares or self._guesser.names is None:
+            return ()
+        highest = np.max([shares for _, shares in self._shares], axis=0)
+        words = self._guesser.likeliest(highest, also=LIKELY)
+        return [(word, float(highest[self._guesser.names.words.index(word)])) for word in words]
