@@ -16,13 +16,13 @@ from aggregator_server.aggregation.rule import aggregate_weights, weight_rules
 from aggregator_server.aggregation.updates import Layout, stack_updates
 from aggregator_server.discovery.clustering import KnownClass, ReportedClass, discover
 from aggregator_server.errors import AggregationError, AggregatorError
-from fleet_protocol.arrays import Array, Bools, Floats, Ints
-from fleet_protocol.bundle import Layer
+from fleet_protocol.bundle.bundle_file import Layer
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.messages import Choice
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.setting import Value
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import Choice
+from fleet_protocol.methods.setting import Value
+from fleet_protocol.numbers.arrays import Array, Bools, Floats, Ints
+from fleet_protocol.numbers.tensors import Arrays
 
 __all__ = [
     "AggregationError",

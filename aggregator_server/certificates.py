@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.ground.atomic_files import write_durably
 
 # A board without a clock of its own may wake in the past.
 _VALID_FROM = datetime(2020, 1, 1, tzinfo=UTC)

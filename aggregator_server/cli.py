@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from aggregator_server.commands import classes, devices, new, rounds, run, tokens, try_, upkeep
-from fleet_protocol.command_line import describe_missing, parse, program, with_version
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.ground.command_line import describe_missing, parse, program, with_version
 
 _COMMANDS = (try_, new, run, tokens, devices, rounds, classes, upkeep)
 

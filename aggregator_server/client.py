@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aggregator_server.errors import AggregatorError, ServerError
-from fleet_protocol.addresses import address_problem, without_password
+from fleet_protocol.ground.addresses import address_problem, without_password
 
 if TYPE_CHECKING:
     import httpx

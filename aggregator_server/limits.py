@@ -6,7 +6,7 @@ bounds.
 
 from fleet_protocol.bounded_json import JsonBounds
 from fleet_protocol.limits import MESSAGE_BYTES, UPDATE_BYTES
-from fleet_protocol.tensors import TensorBounds
+from fleet_protocol.numbers.tensors import TensorBounds
 
 # Bodies, in bytes.
 FORM_BYTES = 64 * 2**10  # of the dashboard, from whoever is signed in

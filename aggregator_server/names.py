@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from aggregator_server.errors import InvalidRequestError
-from fleet_protocol.labels import is_name, normal_name
+from fleet_protocol.bundle.labels import is_name, normal_name
 from fleet_protocol.limits import NAME_LENGTH
 
 _SUFFIX_ROOM = 8  # for " (12345)"
 
 
 def check_name(name: str, what: str, length: int = NAME_LENGTH) -> str:
-    """Return a name as it is stored (``fleet_protocol.labels``). Raises InvalidRequestError: it is none."""
+    """Return a name as it is stored (``fleet_protocol.bundle.labels``). Raises InvalidRequestError: it is none."""
     if not is_name(name) or len(name) > length or name != name.strip():
         raise InvalidRequestError(
             f"{what} must have 1 to {length} printable characters and no blanks around them, not {name[:300]!r}"

@@ -19,10 +19,10 @@ from aggregator_server.selection.draw import FRACTION, SEEN_WITHIN, Candidate, H
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy, sharing
 from aggregator_server.strategies.weight_sharing import aggregate as aggregate_shared_model
 from aggregator_server.strategies.weight_sharing import check as check_shared_model
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.messages import Choice, Update
-from fleet_protocol.setting import Setting, Value
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.messages.rest import Choice, Update
+from fleet_protocol.methods.setting import Setting, Value
+from fleet_protocol.numbers.arrays import Doubles, Floats
+from fleet_protocol.numbers.tensors import Arrays
 
 __all__ = [
     "FRACTION",

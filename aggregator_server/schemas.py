@@ -1,4 +1,4 @@
-"""The messages between administrators and the server. Those of devices stand in fleet_protocol.messages."""
+"""The messages between administrators and the server. Those of devices stand in fleet_protocol.messages.rest."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
-from fleet_protocol.messages import Choice, ClassInfo, Doc, RoundPlan, RoundState, Versions
-from fleet_protocol.setting import Value
+from fleet_protocol.messages.rest import Choice, ClassInfo, Doc, RoundPlan, RoundState, Versions
+from fleet_protocol.methods.setting import Value
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

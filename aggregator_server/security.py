@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aggregator_server.errors import StartError
-from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.ground.atomic_files import write_durably
 
 ADMIN_VARIABLE = "AURICLE_ADMIN_TOKEN"
 ENROL_VARIABLE = "AURICLE_ENROL_TOKEN"

@@ -8,9 +8,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from aggregator_server.errors import AggregatorError, InvalidRequestError
-from fleet_protocol.addresses import address_problem, without_password
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.invitation_link import InvitationLink
+from fleet_protocol.ground.addresses import address_problem, without_password
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.messages.invitation_link import InvitationLink
 
 ONCE = "/sign-in/once"  # of the page for links that sign in once
 _NAME = "address.json"

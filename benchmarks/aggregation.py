@@ -29,10 +29,10 @@ from aggregator_server.aggregation.updates import Layout, stack_updates
 from aggregator_server.store.blobs import BlobFolder
 from benchmarks.command import Command, said
 from benchmarks.processes import peak_mb
-from fleet_protocol.arrays import Floats
-from fleet_protocol.bundle import Layer
-from fleet_protocol.messages import Choice
-from fleet_protocol.tensors import Arrays, pack, view
+from fleet_protocol.bundle.bundle_file import Layer
+from fleet_protocol.messages.rest import Choice
+from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.tensors import Arrays, pack, view
 
 SHAPES = {"conv/kernel": (3, 3, 16, 32), "dense/kernel": (116, 64), "head/kernel": (64, 7)}
 LAYOUT = Layout(tuple(Layer(name.split("/")[0], (name,)) for name in SHAPES), SHAPES)

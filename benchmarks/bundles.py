@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.command import QUIET, BenchmarkError, output_of_module
-from fleet_protocol.ready_bundles import FOLDER
+from fleet_protocol.bundle.ready_bundles import FOLDER
 
 # Named here because a board lacks what model_export imports.
 ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3")

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from benchmarks.command import BenchmarkError, Command, add_knows, said
 from edge_client.features.front_end import open_front_end
-from fleet_protocol.arrays import Floats
-from fleet_protocol.embedding_statistics import EmbeddingStatistics, Scatter
-from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.joint_statistics import unpack_statistics
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics, Scatter
+from fleet_protocol.numbers.joint_statistics import unpack_statistics
 from model_export.front_ends import PRECISIONS, find_front_end
 from model_export.pretraining.corpus import NOISE, read_features
 from model_export.pretraining.evaluation import FewShot, few_shot

@@ -24,7 +24,7 @@ from flwr.simulation import run_simulation
 
 from benchmarks.command import BenchmarkError
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
 
 CLASSES = 10
 _runtime = cache(lambda bundle: ModelRuntime(read_bundle(Path(bundle))))  # of a process, for its clients in turn

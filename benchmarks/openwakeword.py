@@ -18,7 +18,7 @@ from benchmarks.listening.material import RATE_HZ, Clip, Half, make_stream
 from benchmarks.listening.measurement import Listened
 from benchmarks.listening.own_words import Owner
 from edge_client.config.sections import DetectorConfig
-from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.numbers.arrays import Doubles, Floats
 
 _HOP, _MORE = 1280, 480  # samples; those before a hop that its frames need
 _FRAMES, _PER_HOP, _BINS, _LAST = 76, 8, 32, 16

@@ -30,7 +30,7 @@ from benchmarks.listening.speech import speech_in_noise
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Loaded
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 if TYPE_CHECKING:
     from benchmarks.openwakeword import OpenWakeWord

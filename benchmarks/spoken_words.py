@@ -19,7 +19,7 @@ import numpy as np
 
 from edge_client.audio.recordings import encode_wave, loudest_stretch, read_recording
 from edge_client.errors import RecordingError
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 from model_export.pretraining.corpus import SETTINGS, SPEECH
 from model_export.pretraining.pictures import picture_paths
 

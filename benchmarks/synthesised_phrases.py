@@ -23,7 +23,7 @@ from benchmarks.listening.material import RATE_HZ
 from demo.corpus import ACCENTS, Synthesiser
 from edge_client.audio.recordings import encode_wave, read_recording
 from edge_client.audio.resampling import resample
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 PHRASES = (
     *("lights on", "lights off", "next song", "last song", "hey marvin", "hey ma", "volume up", "volume down"),

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.command import QUIET, Command, output_of_module, said
 from benchmarks.processes import peak_mb
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from model_export.speed import EPOCH, measure
 
 ARCHITECTURES = ("cnn2", "dscnn3")
@@ -30,7 +30,7 @@ def _by_keras(architecture: str) -> list[float]:
     import keras
     import tensorflow as tf
 
-    from fleet_protocol.feature_settings import preset
+    from fleet_protocol.bundle.feature_settings import preset
     from model_export.bundle import build_network
     from model_export.feature_statistics import Normalisation
     from model_export.specification import Specification

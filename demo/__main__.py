@@ -21,8 +21,8 @@ from demo.play import PRETRAINED, PUBLISHED, SOUNDS, play
 from demo.report import Terminal, discovery_table, listening_table, write_page
 from demo.split import KEYWORDS, LEAST_ROUNDS, ROUNDS, Split, deal, new_sound_rounds, read_labels, split
 from edge_client.audio.recordings import FORMATS
-from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.ground.atomic_files import write_durably
 
 _BUILD = Path(__file__).resolve().parent.parent / "build"
 _TAKES, _SOURCES = 2, 60

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from demo import DemoError
 from edge_client.audio.resampling import resample
-from fleet_protocol import sample_sounds
-from fleet_protocol.arrays import Floats
+from fleet_protocol.ground import sample_sounds
+from fleet_protocol.numbers.arrays import Floats
 
 RATE_HZ = 16_000
 ACCENTS = ("en-us", "en", "en-gb-x-rp", "en-gb-scotland", "en-029", "en-gb-x-gbclan", "en-gb-x-gbcwmd", "en-us-nyc")
@@ -33,7 +33,7 @@ EVERYDAY_SOUNDS = (
     *("alarm", "beep", "cry", "doorbell", "fan", "glass", "kettle", "siren"),
     *("telephone", "vacuum_cleaner"),
 )
-"""Kinds of everyday sounds, of those that :mod:`fleet_protocol.sample_sounds` makes."""
+"""Kinds of everyday sounds, of those that :mod:`fleet_protocol.ground.sample_sounds` makes."""
 # Voices made for effect, which people would not take for a person.
 _EFFECTS = ("Demonic", "Tweaky", "UniRobot", "anikaRobot", "croak", "fast", "whisper", "robosoft")
 _SNR_DB = (3.0, 20.0)

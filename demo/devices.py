@@ -24,13 +24,13 @@ from edge_client.features.front_end import open_front_end
 from edge_client.learning.training_job import TrainingJob, to_line
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.arrays import Floats, Ints
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.client.identity import Identity
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import Choice, RoundPlan, Work
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import Choice, RoundPlan, Work
+from fleet_protocol.numbers.arrays import Floats, Ints
 
 _CONFIG = """\
 [device]

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from demo import ONE_THREAD, DemoError
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.messages.public_set import PublicSet
 
 # A line of a log, with or without its time.
 _ERROR = re.compile(r"^(?:[-\d]+ [:\d]+ )?ERROR ", re.MULTILINE)

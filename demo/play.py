@@ -27,10 +27,10 @@ from demo.fleet import Fleet
 from demo.report import Terminal
 from demo.split import Split, new_sound_rounds
 from edge_client.clips.public_set import build_public_set
-from fleet_protocol.arrays import Floats
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.messages import RoundPlan, parse
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.messages.rest import RoundPlan, parse
+from fleet_protocol.numbers.arrays import Floats
 
 # A round of the demonstration takes seconds, on a busy machine minutes; one that takes so long has failed.
 _ROUND_S = 600.0

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from demo.devices import FleetKind, Report
-from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.ground.atomic_files import write_durably
 
 Fleets = Mapping[str, Mapping[str, Any]]
 """The figures of :func:`demo.play.play`, by the fleet's key."""

@@ -15,8 +15,8 @@ import numpy as np
 from demo import DemoError
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.errors import RecordingError
-from fleet_protocol.arrays import Doubles
-from fleet_protocol.feature_settings import preset
+from fleet_protocol.bundle.feature_settings import preset
+from fleet_protocol.numbers.arrays import Doubles
 from fleet_simulator.partition.splits import deal_groups
 
 DEVICES = 3

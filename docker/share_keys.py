@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aggregator_server.certificates import make_authority
 from aggregator_server.security import load_tokens
-from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.ground.atomic_files import write_durably
 
 FILES = ("tokens.json", "tls/authority.pem")
 

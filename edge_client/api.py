@@ -20,13 +20,13 @@ from edge_client.learning.class_links import take_labels
 from edge_client.learning.sgd import Optimiser, from_slots, settling, train_epoch
 from edge_client.learning.training_data import Clips, variants
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.bundle.ready_bundles import FIRST_CHOICE, find_bundle, ready_names
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle, ready_names
-from fleet_protocol.tensors import pack, unpack
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.numbers.arrays import Array, Floats
+from fleet_protocol.numbers.tensors import pack, unpack
 
 __all__ = ["AuricleError", "Classifier", "EdgeError", "ready_names"]
 

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from edge_client.commands import clips, daemon, events, fleet, init, mqtt, offers, pause, rules, teach, try_
-from fleet_protocol.command_line import describe_missing, parse, program, with_version
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.ground.command_line import describe_missing, parse, program, with_version
 
 _COMMANDS = (try_, init, daemon, pause, teach, clips, events, rules, fleet, offers, mqtt)
 _DESCRIPTION = "Hear sounds, learn new ones from you, and learn with other devices. Begin with `auricle-edge try`."

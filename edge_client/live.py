@@ -24,8 +24,8 @@ from edge_client.audio.level import FLOOR_DB, frame_levels_dbfs
 from edge_client.events import Heard
 from edge_client.features.log_mel import mel_filters
 from edge_client.storage.locks import runtime_path
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.feature_settings import LogMelSettings
+from fleet_protocol.bundle.feature_settings import LogMelSettings
+from fleet_protocol.numbers.arrays import Doubles, Floats
 
 log = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from edge_client.storage.class_offers import Offer
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.pauses import Pauses
 from edge_client.storage.saved_model import Progress
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.labels import LabelMap
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.bundle.labels import LabelMap
 
 if TYPE_CHECKING:
     from edge_client.capture.playback import Cues

@@ -14,7 +14,7 @@ from edge_client.clips.folders import REJECTED, Clip, choose_known, is_label
 from edge_client.errors import ClipError, EdgeError, RecordingError
 from edge_client.owner import Teaching
 from edge_client.storage.owner_acts import Act, Move
-from fleet_protocol.atomic_files import written_durably
+from fleet_protocol.ground.atomic_files import written_durably
 
 _MB = 1_000_000
 # What a file has beside its clips, at most.

@@ -26,7 +26,7 @@ from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.owner_acts import Act, Move, Moving
 from edge_client.storage.owner_choices import Listened
 from edge_client.storage.wrong_detections import add_wrong_detections, read_wrong_detections
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
 
 # Seconds for which a slider that is moved again goes on with the same change.
 _SAME_S = 600.0

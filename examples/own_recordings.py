@@ -13,7 +13,7 @@ import numpy as np
 
 from edge_client.api import AuricleError, Classifier
 from edge_client.audio.recordings import speaker_of
-from fleet_protocol.ready_bundles import FIRST_CHOICE
+from fleet_protocol.bundle.ready_bundles import FIRST_CHOICE
 
 
 def main() -> int:

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleet_protocol.command_line import INTERRUPTED, describe_missing, parse, program, with_version
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.ground.command_line import INTERRUPTED, describe_missing, parse, program, with_version
 
 
 def parser() -> argparse.ArgumentParser:
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _new(options: argparse.Namespace) -> int:
-    from fleet_protocol.atomic_files import write_durably
+    from fleet_protocol.ground.atomic_files import write_durably
     from fleet_simulator.errors import ExperimentError
 
     if options.file.exists():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.toml_sections import RefusedValue
+from fleet_protocol.ground.toml_sections import RefusedValue
 
 
 class SimulationError(AuricleError):

@@ -16,11 +16,11 @@ from aggregator_server.selection.draw import selections
 from aggregator_server.strategies.registry import strategies
 from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.personalisation import personalisations
-from fleet_protocol import local_methods as method_terms
-from fleet_protocol import personalisations as personalisation_terms
 from fleet_protocol.errors import PluginError
-from fleet_protocol.registry import ask_modules
-from fleet_protocol.tensors import digest
+from fleet_protocol.methods import local_methods as method_terms
+from fleet_protocol.methods import personalisations as personalisation_terms
+from fleet_protocol.methods.registry import ask_modules
+from fleet_protocol.numbers.tensors import digest
 
 ATTRIBUTES = ("METHOD", "RULE", "SELECTION", "PERSONALISATION", "STRATEGY")
 

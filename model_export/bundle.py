@@ -11,9 +11,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fleet_protocol.bundle import Layer, Manifest, write_bundle
-from fleet_protocol.feature_settings import JointSettings
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.bundle.bundle_file import Layer, Manifest, write_bundle
+from fleet_protocol.bundle.feature_settings import JointSettings
+from fleet_protocol.numbers.tensors import Arrays
 from model_export.errors import OperatorError
 from model_export.graph_operators import require_builtin
 from model_export.layers import device_layers

@@ -11,12 +11,12 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.bundle import manifest_json, read_bundle
-from fleet_protocol.command_line import describe_missing, parse, program, with_version
+from fleet_protocol.bundle.bundle_file import manifest_json, read_bundle
+from fleet_protocol.bundle.feature_settings import PRESETS
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.feature_settings import PRESETS
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.ground.command_line import describe_missing, parse, program, with_version
 from model_export import speed
 from model_export.feature_statistics import Normalisation, features_of
 from model_export.front_ends import PRECISIONS, SHIPPED, find_front_end

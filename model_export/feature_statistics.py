@@ -14,8 +14,8 @@ import numpy as np
 
 from edge_client.audio.recordings import FORMATS, Recordings
 from edge_client.features.front_end import open_front_end
-from fleet_protocol.arrays import Floats
-from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.numbers.arrays import Floats
 from model_export.errors import ExportError
 
 

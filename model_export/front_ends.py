@@ -11,11 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet_protocol.arrays import Array
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
-from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FeatureSettings, FrozenNetwork, JointSettings
-from fleet_protocol.ready_bundles import FRONT_END_SUFFIX, FRONT_ENDS
-from fleet_protocol.tensors import pack
+from fleet_protocol.bundle.feature_settings import (
+    PRESETS,
+    EmbeddingSettings,
+    FeatureSettings,
+    FrozenNetwork,
+    JointSettings,
+)
+from fleet_protocol.bundle.ready_bundles import FRONT_END_SUFFIX, FRONT_ENDS
+from fleet_protocol.numbers.arrays import Array
+from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.numbers.tensors import pack
 from model_export.errors import ExportError
 from model_export.feature_statistics import Normalisation
 from model_export.pretraining import front_end_file

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fleet_protocol.arrays import Array
+from fleet_protocol.numbers.arrays import Array
 from model_export.errors import OperatorError
 
 _OperatorCode = Any

@@ -15,11 +15,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.bundle import Bundle, unpack_bundle, without_shipped
-from fleet_protocol.feature_settings import PRESETS, JointSettings
-from fleet_protocol.ready_bundles import FIRST_CHOICE, FOLDER, SUFFIX
-from fleet_protocol.tensors import digest
+from fleet_protocol.bundle.bundle_file import Bundle, unpack_bundle, without_shipped
+from fleet_protocol.bundle.feature_settings import PRESETS, JointSettings
+from fleet_protocol.bundle.ready_bundles import FIRST_CHOICE, FOLDER, SUFFIX
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.numbers.tensors import digest
 from model_export.errors import ExportError
 from model_export.front_ends import JOINED, SHIPPED, find_front_end
 from model_export.pretraining import front_end_file

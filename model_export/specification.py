@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fleet_protocol.bundle import BACKGROUND
-from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.joint_statistics import unpack_statistics
+from fleet_protocol.bundle.bundle_file import BACKGROUND
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.numbers.joint_statistics import unpack_statistics
 from model_export.errors import ExportError
 from model_export.feature_statistics import Normalisation
 from model_export.zoo import ARCHITECTURES, Design

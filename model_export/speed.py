@@ -21,10 +21,10 @@ from edge_client.detection.pace import pace_of
 from edge_client.features.front_end import hop_frames, open_front_end, open_sliding
 from edge_client.model.interpreter import installed_runtime
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Floats
+from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.own_python import python
+from fleet_protocol.ground.own_python import python
+from fleet_protocol.numbers.arrays import Floats
 from model_export.errors import ExportError
 
 EPOCH = 1000

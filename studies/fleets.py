@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.command import QUIET, ROOT, output_of_module, recordings
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.setting import Value
+from fleet_protocol.methods.setting import Value
 from fleet_simulator.errors import DivergedError
 from fleet_simulator.experiment.sections import AnyExperiment, DataSection, Experiment
 from fleet_simulator.runs.inputs import Inputs

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.command import ROOT
-from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.ground.atomic_files import write_durably
 from studies.fleets import StudyError
 from studies.study import HOME, NAMES, Cell, stored
 

@@ -22,7 +22,7 @@ from typing import Any, cast
 
 from benchmarks.command import ROOT
 from edge_client.model.interpreter import installed_runtime
-from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.ground.atomic_files import write_durably
 from fleet_simulator.experiment.sections import Experiment
 from studies.fleets import simulated
 

@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 from typing import Any, cast
 
 from benchmarks.command import ROOT
-from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.ground.atomic_files import write_durably
 from studies.fleets import Scale
 from studies.run import Figures, Outcome, Run
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from edge_client.learning.sgd import Optimiser, accuracy, from_slots, train_epoch
-from fleet_protocol.arrays import Floats, Ints
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.bundle import read_bundle, write_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle, write_bundle
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.numbers.arrays import Floats, Ints
 from fleet_simulator.experiment.sections import Experiment, ModelSection
 from fleet_simulator.partition.splits import hold_out, split
 from studies.fleets import shared_inputs, simulated

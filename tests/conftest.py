@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.checkout import ROOT, built, run_python
 from tests.support.light import needs
 

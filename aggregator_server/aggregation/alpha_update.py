@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 
 def alpha_update(own: Floats, consensus: Floats, clips: float) -> Floats:

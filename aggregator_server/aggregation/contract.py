@@ -7,13 +7,13 @@ from typing import Any
 
 from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.limits import CLASSES
-from fleet_protocol.arrays import Floats
-from fleet_protocol.bundle import Manifest
-from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.messages import RoundPlan, Update
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.bundle.bundle_file import Manifest
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import RoundPlan, Update
+from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import Arrays
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ import numpy as np
 from aggregator_server.aggregation.updates import Updates, layer_distances
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.limits import CLIPS_CAP, LARGEST_WEIGHT
-from fleet_protocol.arrays import Array, Bools, Doubles, Floats
-from fleet_protocol.setting import Setting
+from fleet_protocol.methods.setting import Setting
+from fleet_protocol.numbers.arrays import Array, Bools, Doubles, Floats
 
 # Of probabilities that a device computed in float32, perhaps with float16 weights.
 _TOLERANCE = 1e-3

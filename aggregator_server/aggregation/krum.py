@@ -15,8 +15,8 @@ import numpy as np
 from aggregator_server.aggregation.rule import LESS_THAN_HALF, Combined, Rule, Values
 from aggregator_server.aggregation.updates import Updates, floor_of, stable_order
 from aggregator_server.errors import AggregationError
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.setting import Setting
+from fleet_protocol.methods.setting import Setting
+from fleet_protocol.numbers.arrays import Doubles, Floats
 
 BYZANTINE = Setting(
     0.2, "share of Byzantine clients, rounded down to f; n >= 2 f + 3 uploads are needed", 0.0, LESS_THAN_HALF

@@ -17,8 +17,8 @@ import numpy as np
 from aggregator_server.aggregation.input_bounds import CLIPPED_CLIPS
 from aggregator_server.aggregation.rule import Rule
 from aggregator_server.errors import AggregationError
-from fleet_protocol.arrays import Bools, Doubles, Floats, Ints
-from fleet_protocol.setting import Setting
+from fleet_protocol.methods.setting import Setting
+from fleet_protocol.numbers.arrays import Bools, Doubles, Floats, Ints
 
 DETAILED = 10_000  # devices up to which a round's details have every owner's weight of every class
 

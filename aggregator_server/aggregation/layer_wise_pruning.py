@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from aggregator_server.aggregation.rule import LESS_THAN_HALF, Combined, Rule, Values
 from aggregator_server.aggregation.updates import Updates, floor_of, layer_distances, stable_order
 from aggregator_server.aggregation.weighted_mean import weighted_mean, weighted_means
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.setting import Setting
+from fleet_protocol.methods.setting import Setting
+from fleet_protocol.numbers.arrays import Doubles, Floats
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from aggregator_server.aggregation.rule import Rule
 from aggregator_server.aggregation.updates import Updates
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 
 def coordinate_median(updates: Updates) -> Floats:

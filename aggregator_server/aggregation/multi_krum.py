@@ -9,8 +9,8 @@ from aggregator_server.aggregation.krum import BYZANTINE, Chosen, krum_scores
 from aggregator_server.aggregation.rule import Combined, Rule, Values
 from aggregator_server.aggregation.updates import Updates, floor_of, stable_order
 from aggregator_server.aggregation.weighted_mean import weighted_mean
-from fleet_protocol.arrays import Doubles
-from fleet_protocol.setting import Setting
+from fleet_protocol.methods.setting import Setting
+from fleet_protocol.numbers.arrays import Doubles
 
 
 def multi_krum(updates: Updates, byzantine: float, keep: float) -> Chosen:

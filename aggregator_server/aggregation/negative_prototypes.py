@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator_server.aggregation.prototype_mean import combine
-from fleet_protocol.arrays import Doubles
 from fleet_protocol.limits import NEGATIVES_OF_FLEET
-from fleet_protocol.setting import Value
-from fleet_protocol.similar_groups import similar_groups
+from fleet_protocol.methods.setting import Value
+from fleet_protocol.numbers.arrays import Doubles
+from fleet_protocol.numbers.similar_groups import similar_groups
 
 # Of one class, that are compared with one another in a round.
 COMPARED = 512

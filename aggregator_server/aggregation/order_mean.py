@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from aggregator_server.aggregation.prototype_mean import combine, weights_of
-from fleet_protocol.arrays import Bools, Doubles, Floats
 from fleet_protocol.limits import STATES_BEFORE
-from fleet_protocol.setting import Value
-from fleet_protocol.word_order import WordOrder
+from fleet_protocol.methods.setting import Value
+from fleet_protocol.numbers.arrays import Bools, Doubles, Floats
+from fleet_protocol.numbers.word_order import WordOrder
 
 
 def combine_order(

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from aggregator_server.aggregation.rule import Rule
-from fleet_protocol.arrays import Doubles
-from fleet_protocol.setting import Setting, Value
+from fleet_protocol.methods.setting import Setting, Value
+from fleet_protocol.numbers.arrays import Doubles
 
 _STEPS = 500
 # Smoothing, and the movement from which the result stands, as shares of the points' median distance from their median.

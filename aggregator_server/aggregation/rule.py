@@ -12,11 +12,11 @@ from aggregator_server.aggregation.input_bounds import CLIPPED_CLIPS, CLIPPING, 
 from aggregator_server.aggregation.server_optimisers import SERVER_OPTIMISER, server_step
 from aggregator_server.aggregation.updates import Updates
 from aggregator_server.errors import AggregationError
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.messages import Choice
-from fleet_protocol.registry import Registry, discover
-from fleet_protocol.setting import Setting, Settings, complete
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.messages.rest import Choice
+from fleet_protocol.methods.registry import Registry, discover
+from fleet_protocol.methods.setting import Setting, Settings, complete
+from fleet_protocol.numbers.arrays import Doubles, Floats
+from fleet_protocol.numbers.tensors import Arrays
 
 # Largest share of the devices that a rule may drop at either end: twice that leaves somebody, however many there are.
 LESS_THAN_HALF = 0.49

@@ -27,8 +27,8 @@ from aggregator_server.aggregation.updates import Updates, layer_distances
 from aggregator_server.aggregation.weighted_mean import BY_SIZE, weighted_mean
 from aggregator_server.errors import AggregationError
 from aggregator_server.limits import SCREEN_CAP
-from fleet_protocol.arrays import Bools, Doubles, Floats
-from fleet_protocol.setting import Setting
+from fleet_protocol.methods.setting import Setting
+from fleet_protocol.numbers.arrays import Bools, Doubles, Floats
 
 ALL_LAYERS = "all layers"
 _FEWEST = 3

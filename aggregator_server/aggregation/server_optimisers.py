@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.setting import Setting
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.methods.setting import Setting
+from fleet_protocol.numbers.arrays import Doubles, Floats
+from fleet_protocol.numbers.tensors import Arrays
 
 SERVER_OPTIMISER: dict[str, Setting] = {
     "server_optimiser": Setting(

@@ -9,8 +9,8 @@ import numpy as np
 
 from aggregator_server.aggregation.rule import LESS_THAN_HALF, Rule
 from aggregator_server.aggregation.updates import Updates, floor_of
-from fleet_protocol.arrays import Floats
-from fleet_protocol.setting import Setting
+from fleet_protocol.methods.setting import Setting
+from fleet_protocol.numbers.arrays import Floats
 
 
 def trimmed_mean(updates: Updates, trim: float) -> Floats:

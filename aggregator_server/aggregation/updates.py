@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator_server.errors import AggregationError
-from fleet_protocol.arrays import Array, Doubles, Floats
-from fleet_protocol.bundle import Layer
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.bundle.bundle_file import Layer
+from fleet_protocol.numbers.arrays import Array, Doubles, Floats
+from fleet_protocol.numbers.tensors import Arrays
 
 _THREADS = min(4, os.cpu_count() or 1)
 _ALONE = 2**21  # numbers, at most, that one thread looks through before several had begun

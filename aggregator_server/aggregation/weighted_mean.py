@@ -10,8 +10,8 @@ import numpy as np
 from aggregator_server.aggregation.rule import Combined, Rule, Values
 from aggregator_server.aggregation.updates import Updates
 from aggregator_server.errors import AggregationError
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.setting import Setting
+from fleet_protocol.methods.setting import Setting
+from fleet_protocol.numbers.arrays import Doubles, Floats
 
 _ROWS = 16  # summed in float32, which is fast; the sums are added in float64, which keeps the digits
 

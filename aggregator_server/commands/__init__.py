@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aggregator_server.errors import AggregatorError
-from fleet_protocol.command_line import span_s
+from fleet_protocol.ground.command_line import span_s
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -17,9 +17,9 @@ from aggregator_server.commands import add_json, add_state, duration, location_o
 from aggregator_server.commands.run import add_listening, listening_of, options_of_run
 from aggregator_server.commands.targets import add_server, connect
 from aggregator_server.errors import AggregatorError, ServerError, StartError
+from fleet_protocol.bundle.ready_bundles import FIRST_CHOICE, find_bundle
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.own_python import python
-from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle
+from fleet_protocol.ground.own_python import python
 
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands

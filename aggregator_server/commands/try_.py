@@ -47,7 +47,7 @@ def _number(text: str) -> int:
 
 
 def _try(options: argparse.Namespace) -> int:
-    from fleet_protocol.child_programs import open_in_browser, trial
+    from fleet_protocol.ground.child_programs import open_in_browser, trial
 
     require_edge()
     if options.folder is not None and options.folder.exists() and any(options.folder.iterdir()):
@@ -105,7 +105,7 @@ def _save_sounds(folder: Path, names: tuple[str, ...]) -> None:
     """Synthesise what everybody may have, and other sources of it for each device; the first two know a new sound."""
     import numpy as np
 
-    from fleet_protocol.sample_sounds import RATE_HZ, save, takes
+    from fleet_protocol.ground.sample_sounds import RATE_HZ, save, takes
 
     rng = np.random.default_rng(1)
     for number, owner in enumerate(("recordings", "recordings", *names)):
@@ -118,7 +118,7 @@ def _save_sounds(folder: Path, names: tuple[str, ...]) -> None:
 
 def _answer(*arguments: object) -> Any:  # noqa: ANN401  (whatever JSON says)
     """Return what a command of this program answers. Raises AggregatorError: it failed, with its reason."""
-    from fleet_protocol.own_python import python
+    from fleet_protocol.ground.own_python import python
 
     done = subprocess.run(python(_PROGRAM, *arguments), capture_output=True, text=True, check=False)
     if done.returncode:

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from aggregator_server.discovery.public_embedding import KNOWN_FROM, ORDER_FROM, PublicEmbedding
-from fleet_protocol.arrays import Doubles, Floats, Ints
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.numbers.arrays import Doubles, Floats, Ints
 
 # Distance of two sounds that are known to differ: the largest cosine distance.
 _APART = 2.0

@@ -17,9 +17,9 @@ from aggregator_server.discovery.clustering import Discovery, Group, ReportedCla
 from aggregator_server.discovery.public_embedding import PublicEmbedding
 from aggregator_server.limits import CLASSES_OF_A_DEVICE, NEW_CLASSES_OF_A_DEVICE
 from aggregator_server.names import majority_name, unique_name
-from fleet_protocol.arrays import Floats
-from fleet_protocol.messages import ClassInfo
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassInfo
+from fleet_protocol.numbers.arrays import Floats
 
 
 @dataclass(frozen=True)

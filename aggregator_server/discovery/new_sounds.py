@@ -9,10 +9,10 @@ from aggregator_server.discovery.clustering import COMPARED, Discovery, Group, K
 from aggregator_server.discovery.new_classes import Settled, settle
 from aggregator_server.discovery.public_embedding import KNOWN_FROM, ORDER_FROM, PublicEmbedding
 from aggregator_server.limits import DESCRIPTION_BYTES, REFERENCES_PER_ROUND, REPORTS_PER_ROUND, REPORTS_WHATEVER_BYTES
-from fleet_protocol.arrays import Floats
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.tensors import Arrays
-from fleet_protocol.word_order import WordOrder
+from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import Arrays
+from fleet_protocol.numbers.word_order import WordOrder
 
 _DESCRIPTIONS = ("impressions", "profiles", "prototypes")
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.embedding_statistics import Scatter
 from fleet_protocol.limits import STATES_BEFORE
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.numbers.arrays import Doubles, Floats
+from fleet_protocol.numbers.embedding_statistics import Scatter
 
 # Whitened cosine to the mean of a fleet's class from which a report counts as that class under another name. Chosen on
 # seeds 200 to 209 of `benchmarks.class_discovery`.

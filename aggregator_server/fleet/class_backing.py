@@ -21,7 +21,7 @@ from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.limits import SENDERS
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ACTIVE, BackingRow, DeviceRow, LearnedRow, RefusalRow, SenderRow, table_of
-from fleet_protocol.messages import ClassBacking, Refusal
+from fleet_protocol.messages.rest import ClassBacking, Refusal
 
 _SENDERS, _REFUSALS, _DEVICES = table_of(SenderRow), table_of(RefusalRow), table_of(DeviceRow)
 _TRUSTED = _DEVICES.c.revoked_at.is_(None) & _DEVICES.c.device_id.not_in(QUARANTINED)

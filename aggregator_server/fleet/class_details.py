@@ -11,7 +11,7 @@ from aggregator_server.fleet.classes import require_class
 from aggregator_server.schemas import ClassDetail, ClassReportInfo, reply
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import AssignmentRow, ClassRow, table_of
-from fleet_protocol.messages import ClassBacking
+from fleet_protocol.messages.rest import ClassBacking
 
 REPORTS, REPORTS_IN_LIST = 200, 10  # reports of a class at most where one class is shown, and where all are
 

@@ -12,7 +12,7 @@ from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.names import check_name, unique_name
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ACTIVE, MERGED, RETIRED, ClassRow, table_of
-from fleet_protocol.messages import ClassInfo
+from fleet_protocol.messages.rest import ClassInfo
 
 _CLASSES = table_of(ClassRow)
 _ALL = (

@@ -13,7 +13,7 @@ from aggregator_server.fleet.reputation import put_in_quarantine, reputation_of
 from aggregator_server.names import check_name
 from aggregator_server.store.store import Tables
 from aggregator_server.store.tables import DeviceRow
-from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.bundle.feature_settings import FeatureSettings
 
 ACTIONS = ("admit", "quarantine", "release", "revoke")
 

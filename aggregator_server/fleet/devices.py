@@ -21,10 +21,10 @@ from aggregator_server.security import hash_secret, same
 from aggregator_server.store.expressions import batches, begins_with, folded
 from aggregator_server.store.store import Store, Tables
 from aggregator_server.store.tables import DeviceRow, LearnedRow, table_of
+from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.errors import ProtocolError
-from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.limits import LABELS
-from fleet_protocol.messages import Enrolled, Enrolment, Versions
+from fleet_protocol.messages.rest import Enrolled, Enrolment, Versions
 
 _DEVICE_ID = re.compile(r"[0-9a-f]{32}")
 _NETWORK = re.compile(r"[0-9a-f]{64}")

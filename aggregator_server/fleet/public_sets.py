@@ -16,9 +16,9 @@ from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import BlobRow, PublicSetRow, table_of
+from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.errors import FeatureMismatchError
-from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.messages.public_set import PublicSet
 
 _SERVED = ("public_set", "consensus", "model", "weights", "prototypes")
 _PUBLIC_SETS, _BLOBS = table_of(PublicSetRow), table_of(BlobRow)

@@ -6,10 +6,10 @@ from functools import cache, lru_cache
 
 from aggregator_server.errors import InvalidRequestError
 from aggregator_server.names import check_name
-from fleet_protocol.command_line import version
+from fleet_protocol.ground.command_line import version
 from fleet_protocol.limits import VERSION_LENGTH
-from fleet_protocol.messages import Versions
-from fleet_protocol.tensors import is_digest
+from fleet_protocol.messages.rest import Versions
+from fleet_protocol.numbers.tensors import is_digest
 
 _NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9})*")
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleet_protocol.arrays import Array, Floats, Ints
-from fleet_protocol.fleet_prototypes import FleetPrototypes, Negatives
-from fleet_protocol.messages import ClassInfo
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassInfo
+from fleet_protocol.numbers.arrays import Array, Floats, Ints
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes, Negatives
+from fleet_protocol.numbers.tensors import Arrays
 
 
 @dataclass(frozen=True)

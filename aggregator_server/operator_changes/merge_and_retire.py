@@ -14,11 +14,11 @@ from aggregator_server.operator_changes.restore_and_undo import WAY_OUT, insert_
 from aggregator_server.rounds.queries import require_no_open_round
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ACTIVE, MERGED, RETIRED, ClassRow, RoundRow
-from fleet_protocol.bundle import unpack_bundle
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.messages import ClassInfo
-from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
-from fleet_protocol.tensors import pack, unpack
+from fleet_protocol.bundle.bundle_file import unpack_bundle
+from fleet_protocol.messages.public_set import PublicSet, pack_consensus, unpack_consensus
+from fleet_protocol.messages.rest import ClassInfo
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import pack, unpack
 
 _log = logging.getLogger(__name__)
 _Operation = Literal["merge", "retire"]

@@ -21,8 +21,8 @@ from aggregator_server.rounds.history import newest_with_model
 from aggregator_server.rounds.result import KINDS
 from aggregator_server.store import tables
 from aggregator_server.store.store import Store
-from fleet_protocol.messages import ClassInfo
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassInfo
 
 _log = logging.getLogger(__name__)
 RESULTS = {kind: f"result_{kind}" for kind in KINDS}

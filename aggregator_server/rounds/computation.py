@@ -20,7 +20,7 @@ from aggregator_server.logs import configure
 from aggregator_server.rounds.result import StoredResult, compute_result
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.store.blobs import BlobStore
-from fleet_protocol.own_python import safe_path
+from fleet_protocol.ground.own_python import safe_path
 
 _NICENESS = 5  # requests come first
 

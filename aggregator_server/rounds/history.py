@@ -12,8 +12,8 @@ from aggregator_server.fleet.shared_models import required_model
 from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.queries import OF_FLEET, newest_done, of_group, open_group_index
 from aggregator_server.store.tables import RoundRow
-from fleet_protocol.messages import parse
-from fleet_protocol.personalisations import Schedule
+from fleet_protocol.messages.rest import parse
+from fleet_protocol.methods.personalisations import Schedule
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ from aggregator_server.store.tables import IS_ACTIVE, OPEN, DeviceRow, Participa
 from aggregator_server.strategies.registry import FleetKind, recommended
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
-from fleet_protocol.messages import RoundPlan
-from fleet_protocol.personalisations import personalisations
+from fleet_protocol.messages.rest import RoundPlan
+from fleet_protocol.methods.personalisations import personalisations
 
 _NAMED = 50  # devices that a round leaves out
 

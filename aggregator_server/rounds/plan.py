@@ -9,9 +9,9 @@ from aggregator_server.store.tables import Json
 from aggregator_server.strategies.registry import complete, known_settings, strategy
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import PlanError
-from fleet_protocol.messages import Choice, RoundPlan, parse
-from fleet_protocol.personalisations import personalisations
-from fleet_protocol.setting import Value
+from fleet_protocol.messages.rest import Choice, RoundPlan, parse
+from fleet_protocol.methods.personalisations import personalisations
+from fleet_protocol.methods.setting import Value
 
 _MAX_DEADLINE_S = 30 * 86_400.0
 

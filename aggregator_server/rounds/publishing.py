@@ -17,11 +17,11 @@ from aggregator_server.schemas import ModelInfo, PublicSetInfo, reply
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ACTIVE, IS_ACTIVE, BlobRow, ClassRow, DeviceRow, ModelRow
-from fleet_protocol.bundle import Manifest, unpack_bundle
+from fleet_protocol.bundle.bundle_file import Manifest, unpack_bundle
+from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.errors import ProtocolError
-from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Buffer
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.numbers.tensors import Buffer
 
 
 def publish_public_set(store: Store, incoming: Incoming, by: Actor = SERVER) -> PublicSetInfo:

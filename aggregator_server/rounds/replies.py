@@ -20,8 +20,8 @@ from aggregator_server.rounds.queries import COUNTS, IS_CANCELLED, OF_FLEET, is_
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import DeviceRow, LearnedRow, OperationRow, ParticipantRow, RoundRow
-from fleet_protocol.messages import parse
-from fleet_protocol.tensors import read_document
+from fleet_protocol.messages.rest import parse
+from fleet_protocol.numbers.tensors import read_document
 
 
 def list_rounds(store: Store, before: int | None, limit: int) -> tuple[schemas.RoundSummary, ...]:

@@ -28,11 +28,11 @@ from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.expressions import batches
 from aggregator_server.store.tables import ACTIVE, AssignmentRow, BlobRow, ClassRow, ParticipantRow, RoundRow, table_of
 from aggregator_server.strategies.registry import strategy
-from fleet_protocol.bundle import unpack_bundle
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.messages import ClassReport, RoundPlan, Update, parse
-from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
-from fleet_protocol.tensors import Arrays, pack, unpack, view
+from fleet_protocol.bundle.bundle_file import unpack_bundle
+from fleet_protocol.messages.public_set import PublicSet, pack_consensus, unpack_consensus
+from fleet_protocol.messages.rest import ClassReport, RoundPlan, Update, parse
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import Arrays, pack, unpack, view
 
 _log = logging.getLogger(__name__)
 _UPLOADS_OF_A_TASK = 256  # that is read

@@ -15,7 +15,7 @@ from aggregator_server.fleet.shared_models import current_model, model_blob
 from aggregator_server.limits import CLASSES
 from aggregator_server.rounds.queries import lock_open_round
 from aggregator_server.store.tables import AssignmentRow, ClassRow, DeviceRow, Json, ParticipantRow, table_of
-from fleet_protocol.messages import ClassInfo
+from fleet_protocol.messages.rest import ClassInfo
 
 _ASSIGNMENTS, _DEVICES, _PARTICIPANTS = table_of(AssignmentRow), table_of(DeviceRow), table_of(ParticipantRow)
 _TAKING_PART = (

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from aggregator_server.aggregation.input_bounds import capped_sizes
 from aggregator_server.limits import AWAY_S, SELECTION_CAP
-from fleet_protocol.arrays import Doubles
-from fleet_protocol.messages import Choice
-from fleet_protocol.registry import Registry, discover
-from fleet_protocol.setting import Setting, Settings, Value
+from fleet_protocol.messages.rest import Choice
+from fleet_protocol.methods.registry import Registry, discover
+from fleet_protocol.methods.setting import Setting, Settings, Value
+from fleet_protocol.numbers.arrays import Doubles
 
 SEEN_WITHIN = Setting(
     AWAY_S, "seconds since a device was last heard of after which it is not selected; 0: no limit", 0.0, 3.2e7

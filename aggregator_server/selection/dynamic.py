@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from aggregator_server.selection.draw import SEEN_WITHIN, History, Selection
 from aggregator_server.selection.size_proportional import size_proportional
-from fleet_protocol.arrays import Doubles
-from fleet_protocol.setting import Setting, Value
+from fleet_protocol.methods.setting import Setting, Value
+from fleet_protocol.numbers.arrays import Doubles
 
 
 def dynamic(sizes: Doubles, history: History, settings: Mapping[str, Value]) -> Doubles:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from aggregator_server.selection.draw import FRACTION, SEEN_WITHIN, History, Selection
-from fleet_protocol.arrays import Doubles
-from fleet_protocol.setting import Value
+from fleet_protocol.methods.setting import Value
+from fleet_protocol.numbers.arrays import Doubles
 
 
 def equal(sizes: Doubles, _history: History, _settings: Mapping[str, Value]) -> Doubles:

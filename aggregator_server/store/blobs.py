@@ -1,7 +1,8 @@
 """Blobs: bytes named by their SHA-256, stored whole and durably; in a folder, or in an object store (objects.py).
 
 What comes in is written to a temporary file first. A blob gets its name only when it is whole and durable
-(fleet_protocol/atomic_files.py). A kill or a power cut leaves at most a temporary file, which the next start removes.
+(fleet_protocol/ground/atomic_files.py). A kill or a power cut leaves at most a temporary file, which the next start
+removes.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from typing import BinaryIO
 
 from aggregator_server import limits
 from aggregator_server.errors import BlobError, RefusedError
-from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably, write_durably
+from fleet_protocol.ground.atomic_files import flush_folder, make_folder, rename_durably, write_durably
 
 IDENTITY = "fleet.id"  # name of the note beside the blobs which says whose they are
 _PIECE = 1 << 20

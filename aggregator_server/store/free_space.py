@@ -8,7 +8,7 @@ from sqlalchemy.exc import OperationalError
 
 from aggregator_server.errors import RefusedError, StartError
 from aggregator_server.limits import LEAST_FREE_BYTES, LEAST_FREE_SHARE
-from fleet_protocol import atomic_files
+from fleet_protocol.ground import atomic_files
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from aggregator_server.errors import StartError
-from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.ground.atomic_files import write_durably
 
 DATABASE_VARIABLE, STORE_VARIABLE = "AURICLE_DATABASE", "AURICLE_STORE"
 DATABASE = "auricle.db"

@@ -20,15 +20,15 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, Mapped, mapped_column
 
 from aggregator_server.store.expressions import folded, program_of
-from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.messages import RoundState
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.messages.rest import RoundState
 
 Json = dict[str, Any]
 
 # The values of ClassRow.state. An operator merges and retires active ones; an undone one's round was undone.
 ACTIVE, RETIRED, MERGED, UNDONE = ("active", "retired", "merged", "undone")
 
-# The values of RoundRow.state (fleet_protocol.messages.RoundState). rounds/queries.py reads and changes them.
+# The values of RoundRow.state (fleet_protocol.messages.rest.RoundState). rounds/queries.py reads and changes them.
 OPEN: RoundState = "open"
 DONE: RoundState = "done"
 FAILED: RoundState = "failed"

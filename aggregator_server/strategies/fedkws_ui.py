@@ -8,8 +8,8 @@ import dataclasses
 
 from aggregator_server.limits import STEP_FACTOR
 from aggregator_server.strategies.strategy import DeviceStatistics, sharing
-from fleet_protocol.adaptive_training import utility
-from fleet_protocol.messages import Choice
+from fleet_protocol.messages.rest import Choice
+from fleet_protocol.methods.adaptive_training import utility
 
 
 def adaptive_local_training(local: Choice, devices: tuple[DeviceStatistics, ...], classes: int) -> Choice:

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator_server.aggregation.contract import Assigned, ClassTerms, Contribution, RoundInputs
-from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays
-from fleet_protocol.word_order import WordOrder
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.numbers.arrays import Array, Floats
+from fleet_protocol.numbers.tensors import Arrays
+from fleet_protocol.numbers.word_order import WordOrder
 
 _ID_BYTES = 32
 _NO_CLASS = -1

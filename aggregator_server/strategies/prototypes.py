@@ -27,16 +27,16 @@ from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.strategies.prototype_votes import Votes, denied_of, devices_of, to_keep, votes_of
 from aggregator_server.strategies.strategy import Strategy
 from aggregator_server.strategies.upload_checks import Shapes, check_arrays, check_document
-from fleet_protocol.arrays import Bools, Doubles, Floats
 from fleet_protocol.errors import TensorError
-from fleet_protocol.fleet_prototypes import FleetPrototypes, Negatives
 from fleet_protocol.limits import NAME_LENGTH, NEGATIVES
-from fleet_protocol.messages import Update
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.setting import Value
-from fleet_protocol.similar_groups import SIMILAR_FROM, similar_groups
-from fleet_protocol.tensors import Arrays
-from fleet_protocol.word_order import ORDER_ARRAYS, WordOrder
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import Update
+from fleet_protocol.methods.setting import Value
+from fleet_protocol.numbers.arrays import Bools, Doubles, Floats
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes, Negatives
+from fleet_protocol.numbers.similar_groups import SIMILAR_FROM, similar_groups
+from fleet_protocol.numbers.tensors import Arrays
+from fleet_protocol.numbers.word_order import ORDER_ARRAYS, WordOrder
 
 # Votes for a class that are compared with one another.
 _COMPARED = 512

@@ -1,7 +1,7 @@
 """The strategies that a round can follow, the methods that the parts of a plan can name, and the recommended strategy.
 
 The aggregator fills in every setting, so that a device reads all of them from its plan. What a local method and a
-personalisation can be set to stands where both sides read it (fleet_protocol/local_methods.py, personalisations.py).
+personalisation can be set to stands where both sides read it (fleet_protocol/methods).
 """
 
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ from aggregator_server.schemas import RECOMMENDED, RoundRequest
 from aggregator_server.selection.draw import selections
 from aggregator_server.strategies.sharing import SHARING
 from aggregator_server.strategies.strategy import Strategy
-from fleet_protocol import setting
 from fleet_protocol.errors import PlanError, PluginError
-from fleet_protocol.local_methods import local_methods
-from fleet_protocol.messages import Choice
-from fleet_protocol.personalisations import personalisations
-from fleet_protocol.registry import Registry, discover
-from fleet_protocol.setting import Settings
+from fleet_protocol.messages.rest import Choice
+from fleet_protocol.methods import setting
+from fleet_protocol.methods.local_methods import local_methods
+from fleet_protocol.methods.personalisations import personalisations
+from fleet_protocol.methods.registry import Registry, discover
+from fleet_protocol.methods.setting import Settings
 
 Part = Literal["local", "aggregation", "selection", "personalisation"]
 

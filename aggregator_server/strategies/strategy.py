@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms
 from aggregator_server.aggregation.rule import weight_rules
 from aggregator_server.strategies import weight_sharing
-from fleet_protocol.messages import Choice, Update
-from fleet_protocol.setting import Value
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.messages.rest import Choice, Update
+from fleet_protocol.methods.setting import Value
+from fleet_protocol.numbers.tensors import Arrays
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from aggregator_server.limits import IMPRESSION_RANGES, IMPRESSIONS, PROTOTYPE_L
 from aggregator_server.names import check_name
 from fleet_protocol.errors import TensorError
 from fleet_protocol.limits import REPORTS
-from fleet_protocol.messages import Update
-from fleet_protocol.tensors import Arrays, require
+from fleet_protocol.messages.rest import Update
+from fleet_protocol.numbers.tensors import Arrays, require
 
 _EMBEDDINGS = (PROTOTYPE_RANGES, PROTOTYPE_LEAST_WIDTH)
 _RANGES = {"impressions": (IMPRESSION_RANGES,)} | dict.fromkeys(("prototypes", "negatives", "before"), _EMBEDDINGS)

@@ -18,9 +18,9 @@ from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import recognise
 from aggregator_server.errors import AggregationError, MalformedUpdateError
 from aggregator_server.strategies.upload_checks import check_arrays, check_document
-from fleet_protocol.arrays import Doubles
-from fleet_protocol.messages import Choice, Update
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.messages.rest import Choice, Update
+from fleet_protocol.numbers.arrays import Doubles
+from fleet_protocol.numbers.tensors import Arrays
 
 PREFIX = "weights/"
 Combine = Callable[[Choice, Updates, Doubles, Arrays, Arrays], tuple[Arrays, Arrays, dict[str, Any]]]

@@ -16,9 +16,9 @@ from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import recognise
 from aggregator_server.strategies.strategy import Strategy
 from aggregator_server.strategies.upload_checks import check_arrays, check_document
-from fleet_protocol.arrays import Floats, Ints
-from fleet_protocol.messages import Update
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.messages.rest import Update
+from fleet_protocol.numbers.arrays import Floats, Ints
+from fleet_protocol.numbers.tensors import Arrays
 
 
 def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:

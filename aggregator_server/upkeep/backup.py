@@ -28,8 +28,8 @@ from aggregator_server.store.needed_blobs import lasting, open_uploads
 from aggregator_server.store.opening import open_blobs
 from aggregator_server.upkeep.backup_archive import BackupWriter, open_backup, written_backup
 from aggregator_server.upkeep.copying import copy_tables, file_of_tables, take_elsewhere, upgrade_tables
-from fleet_protocol.atomic_files import flush_folder, make_folder
 from fleet_protocol.errors import BackupFormatError
+from fleet_protocol.ground.atomic_files import flush_folder, make_folder
 
 _DIGESTS = "digests.json"
 # Of a running server alone, beside what begins with a dot.

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO
 
-from fleet_protocol.atomic_files import written_durably
 from fleet_protocol.bounded_json import JsonBounds, parse_json
 from fleet_protocol.errors import BackupFormatError, JsonError
+from fleet_protocol.ground.atomic_files import written_durably
 
 MANIFEST = JsonBounds(size=2**24, values=2**18, depth=4)
 _PIECE_BYTES = 2**20  # read at once, of a file or of a header

@@ -23,7 +23,7 @@ from aggregator_server.store.needed_blobs import one_lasting
 from aggregator_server.store.opening import open_blobs, open_tables
 from aggregator_server.store.store import Tables
 from aggregator_server.store.tables import DeviceRow
-from fleet_protocol.addresses import is_clear
+from fleet_protocol.ground.addresses import is_clear
 
 State = Literal["ok", "warning", "problem"]
 

@@ -13,7 +13,7 @@ from aggregator_server.store.opening import alone, open_tables
 from aggregator_server.store.postgres import Postgres
 from aggregator_server.upkeep.backup import require_folder, restore, unpack, write_copy
 from aggregator_server.upkeep.copying import take_elsewhere
-from fleet_protocol.atomic_files import make_folder
+from fleet_protocol.ground.atomic_files import make_folder
 
 _WORK = ".moving"
 

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from aggregator_server import errors
 from aggregator_server.limits import RETRY_AFTER_S
 from aggregator_server.store.free_space import is_full
-from fleet_protocol.messages import ErrorReply
+from fleet_protocol.messages.rest import ErrorReply
 
 _log = logging.getLogger(__name__)
 _SILENT_S = 10.0

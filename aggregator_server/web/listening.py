@@ -13,7 +13,7 @@ from aggregator_server import tls
 from aggregator_server.errors import InvalidRequestError, StartError
 from aggregator_server.limits import RECEIVED_BYTES
 from aggregator_server.server_address import note_address, reachable_host, require_address
-from fleet_protocol.addresses import is_loopback
+from fleet_protocol.ground.addresses import is_loopback
 
 _Tls = Literal["off", "auto", "proxy"]
 ProxyNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network

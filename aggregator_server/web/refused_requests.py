@@ -16,7 +16,7 @@ from aggregator_server import limits
 from aggregator_server.errors import AggregatorError
 from aggregator_server.fleet.audit import Actor, What, audit
 from aggregator_server.store.store import Store
-from fleet_protocol.addresses import network_of
+from fleet_protocol.ground.addresses import network_of
 
 _AGAIN_S = 60.0
 _REVOKED_AGAIN_S = 3_600.0

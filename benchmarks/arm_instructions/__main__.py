@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.arm_instructions.counted import MEASUREMENTS, REPETITIONS
 from benchmarks.bundles import READY, given_bundles
 from benchmarks.command import ROOT, BenchmarkError, Command, said
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
 
 ARMV7_ROOT = ROOT / "build" / "armv7-root"
 _PYTHON = "usr/bin/python3.11"

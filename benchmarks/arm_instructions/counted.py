@@ -18,7 +18,7 @@ from edge_client.detection.pace import pace_of
 from edge_client.features.embedding import Embedding, JointEmbedding
 from edge_client.features.front_end import hop_frames, open_front_end, open_sliding
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.bundle.feature_settings import FeatureSettings
 
 # In the order of their marks: measurement i lies between marks 2 i and 2 i + 1.
 MEASUREMENTS = ("train", "train_signature", "inference", "inference_signature", "clip", "hop", "network")

@@ -20,11 +20,11 @@ from edge_client.learning.new_sounds import class_means, synthesise
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Bools, Floats, Ints
-from fleet_protocol.feature_settings import EmbeddingSettings
-from fleet_protocol.messages import ClassInfo, ClassReport, Update
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.bundle.feature_settings import EmbeddingSettings
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassInfo, ClassReport, Update
+from fleet_protocol.numbers.arrays import Bools, Floats, Ints
+from fleet_protocol.numbers.tensors import Arrays
 from fleet_simulator.data.log_mel import pictures
 from model_export.pretraining.pictures import LOG_POWERS, decode
 

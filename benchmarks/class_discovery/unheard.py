@@ -32,9 +32,9 @@ from benchmarks.class_discovery.trials import (
 )
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.learning.training_data import Clips
-from fleet_protocol.messages import ClassInfo
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassInfo
+from fleet_protocol.numbers.tensors import Arrays
 from fleet_simulator.simulation.aggregator import Aggregator, FleetState, Uploads
 from fleet_simulator.simulation.heads import Heads
 

@@ -17,9 +17,9 @@ from edge_client.clips.public_set import build_public_set
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Loaded
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.bundle.ready_bundles import find_bundle
 
 BUNDLE = find_bundle("words")
 PUBLIC, PLANTED = ("yes", "no", "up", "down"), ("stop", "on")

@@ -20,9 +20,9 @@ from edge_client.config import load_config
 from edge_client.learning.worker import run
 from edge_client.storage.checked_files import read_checked, write_checked
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.messages import Enrolment, Learned, Work
-from fleet_protocol.tensors import pack, unpack
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.messages.rest import Enrolment, Learned, Work
+from fleet_protocol.numbers.tensors import pack, unpack
 
 DEVICES, ROUNDS = 10, 2
 LEARNERS = (2, 6)

@@ -29,8 +29,8 @@ from benchmarks.listening.phrases import join
 from benchmarks.listening.speech import speech_in_noise
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.score_table import SHIPPED, read_table
-from fleet_protocol.arrays import Floats
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.numbers.arrays import Floats
 
 SNRS_DB = (20.0, 10.0, 5.0)
 

@@ -33,7 +33,7 @@ from edge_client.learning.teaching.job import NO_CLIPS
 from edge_client.learning.teaching.lesson import Lesson
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 STEPS = {"yes": 0.25, "no": 0.5, "cosine": 10.0, "nearest": 0.2, "lack": 2.0, "before": 0.1, "weakest": 0.15}
 """Numbers of the table that are tried, in this order, and by how much each is changed."""

@@ -20,7 +20,7 @@ from benchmarks.command import ROOT, BenchmarkError
 from benchmarks.listening.material import RATE_HZ, SECTION_S, WORD_DB, Half, background
 from demo.corpus import ACCENTS, Synthesiser
 from edge_client.audio.resampling import resample
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 PART_S = 600.0
 SNR_DB = (0.0, 30.0)

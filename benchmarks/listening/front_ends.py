@@ -16,7 +16,7 @@ from edge_client.clips.folders import choose_known
 from edge_client.config import Config, load_config
 from edge_client.learning.teaching.job import teach
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from benchmarks.listening.material import RATE_HZ, WORD_DB, Half, by_speaker, re
 from benchmarks.listening.measurement import THRESHOLDS, Heard, Listened, listen
 from edge_client.audio.recordings import read_recording
 from edge_client.daemon.listening_loop import load_listening
-from fleet_protocol.arrays import Floats
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.numbers.arrays import Floats
 
 SNRS_DB = (20.0, 10.0, 5.0)
 _PAUSE_S = (6.0, 20.0)  # from the end of a sound to the next

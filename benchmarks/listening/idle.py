@@ -15,7 +15,7 @@ from benchmarks.command import output_of_module
 from edge_client.config import load_config
 from edge_client.daemon.listening_loop import ListeningLoop, load_listening
 from edge_client.events.publisher import Publisher, open_sinks
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 _SECONDS = 60
 

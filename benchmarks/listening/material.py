@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks.command import BenchmarkError
 from edge_client.audio.recordings import is_recording, read_recording, speaker_of, whole_stretch
 from edge_client.features.augmentation import room_response
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.feature_settings import preset
+from fleet_protocol.bundle.feature_settings import preset
+from fleet_protocol.numbers.arrays import Doubles, Floats
 
 # What the first device knows in Gudur & Perepu 2021, table 1.
 KNOWN = ("yes", "no", "up", "down")

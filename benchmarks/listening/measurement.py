@@ -18,7 +18,7 @@ from edge_client.detection.detector import Detector, Loaded
 from edge_client.detection.pace import pace_of
 from edge_client.detection.posterior_handling import RELEASE, ROUNDING_S
 from edge_client.detection.thresholds import Tail
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 # An event belongs to the word that ended up to so many seconds before.
 _WITHIN_S = 1.25

@@ -12,7 +12,7 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Loaded
 from edge_client.detection.pace import Pace, pace_of
 from edge_client.detection.scores import Scorer, earlier_of, windows_before
-from fleet_protocol.arrays import Bools, Floats
+from fleet_protocol.numbers.arrays import Bools, Floats
 
 
 @dataclass(frozen=True)

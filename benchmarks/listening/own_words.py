@@ -31,7 +31,7 @@ from benchmarks.listening.measurement import THRESHOLDS, Heard, Listened, hits, 
 from benchmarks.listening.one_front_end import listen_for_all
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Loaded
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 LABELS = 4
 # Words of a stream: takes of the owner, of other people, and other words.

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.command import BenchmarkError
 from benchmarks.listening.material import RATE_HZ, by_speaker, recordings_in
 from edge_client.audio.recordings import encode_wave, loud_stretch, read_recording
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 # Phrases of a speaker, pause between the two words, what is left beside each, s, and the least of one.
 _MOST, _PAUSE_S, _BESIDE_S, _SHORTEST_S = 16, (0.03, 0.12), 0.02, 0.1

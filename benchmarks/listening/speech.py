@@ -12,7 +12,7 @@ from benchmarks.listening.dialogue import PART_S
 from benchmarks.listening.material import RATE_HZ, WORD_DB, Half, background, loudness
 from benchmarks.listening.own_words import shuffled
 from edge_client.audio.recordings import is_recording, read_recording
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 _PAUSE_S = 0.3
 

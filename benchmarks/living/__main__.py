@@ -28,9 +28,9 @@ from benchmarks.living.homes import HOMES, TAUGHT, with_sounds
 from benchmarks.living.rooms import Part, Room, day_parts, open_rooms, said_words
 from benchmarks.living.weeks import DIAL, PROMISES, Layout, Life, Measured, measure
 from edge_client.config.sections import DetectorConfig
-from fleet_protocol.arrays import Floats
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.ready_bundles import FIRST_CHOICE, find_bundle
+from fleet_protocol.numbers.arrays import Floats
 
 DAYS = 7
 # Days of sound that is made for a room, one after the other, to live through again and again, and to be measured on.

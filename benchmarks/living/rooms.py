@@ -35,8 +35,8 @@ from benchmarks.living.homes import OTHER, TAUGHT, Home, source_of
 from edge_client.audio.recordings import read_clip, read_recording
 from edge_client.features.embedding import Embedding
 from edge_client.features.front_end import hop_frames, open_front_end, part_of_settings
-from fleet_protocol.arrays import Floats
-from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings, JointSettings
+from fleet_protocol.bundle.feature_settings import EmbeddingSettings, FeatureSettings, JointSettings
+from fleet_protocol.numbers.arrays import Floats
 
 # Parts of a day: hour at which they begin, and length, s.
 PARTS = {"night": (2, 120.0), "morning": (7, 600.0), "noon": (12, 600.0), "evening": (18, 900.0), "late": (21, 600.0)}

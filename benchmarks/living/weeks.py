@@ -21,8 +21,8 @@ from edge_client.detection.scores import Scorer, earlier_of, windows_before
 from edge_client.detection.thresholds import Tail
 from edge_client.features.front_end import hop_frames
 from edge_client.storage.database import FILE, Database
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.numbers.arrays import Doubles, Floats
 
 PROMISES = (0.5, 1.0, 2.0)
 # Promises among which it is looked for that at which the false accepts are really as many as was promised.

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.load.probe import Connection
-from fleet_protocol.bundle import Layer, Manifest, write_bundle
-from fleet_protocol.feature_settings import PRESETS
-from fleet_protocol.messages import ClassInfo, Update
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays, pack
+from fleet_protocol.bundle.bundle_file import Layer, Manifest, write_bundle
+from fleet_protocol.bundle.feature_settings import PRESETS
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassInfo, Update
+from fleet_protocol.numbers.tensors import Arrays, pack
 
 SETTINGS = PRESETS["gudur"]
 CLASSES, CAPACITY = 8, 16

@@ -15,9 +15,9 @@ import numpy as np
 
 from benchmarks.parity.variants import MOMENTUM, PROXIMAL, TEMPERATURE, batches, mask, padded, rate
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.bundle import Manifest
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.bundle.bundle_file import Manifest
+from fleet_protocol.numbers.arrays import Array, Floats
+from fleet_protocol.numbers.tensors import Arrays
 
 
 def difference(ours: Array | float, theirs: Array) -> float:

@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.parity.variants import MOMENTUM, PROXIMAL, TEMPERATURE, batches, mask, rate, specification
-from fleet_protocol.arrays import Floats
-from fleet_protocol.bundle import Bundle, Manifest, read_bundle
+from fleet_protocol.bundle.bundle_file import Bundle, Manifest, read_bundle
+from fleet_protocol.numbers.arrays import Floats
 from model_export.bundle import build_bundle, build_network
 
 Tensor = Any

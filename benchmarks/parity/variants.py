@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleet_protocol.arrays import Floats
-from fleet_protocol.bundle import Manifest
-from fleet_protocol.feature_settings import preset
+from fleet_protocol.bundle.bundle_file import Manifest
+from fleet_protocol.bundle.feature_settings import preset
+from fleet_protocol.numbers.arrays import Floats
 from model_export.feature_statistics import Normalisation
 from model_export.specification import Specification
 from model_export.zoo import ARCHITECTURES

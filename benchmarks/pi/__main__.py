@@ -17,7 +17,7 @@ from benchmarks.bundles import READY, given_bundles
 from benchmarks.command import ROOT, Command
 from benchmarks.pi.machine import Machine, throttling
 from edge_client.daemon.status import temperature_c
-from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.ground.atomic_files import write_durably
 from model_export import speed
 
 # Gudur & Perepu 2021, on a Raspberry Pi 2: an epoch of 1,000 frames, one inference, and the files of three models.

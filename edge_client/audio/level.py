@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.numbers.arrays import Doubles, Floats
 
 # What exact silence counts as; 16 bits end at -90 dB.
 FLOOR_DB = -120.0

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 # Seconds in which a new offset is taken up: far slower than any sound (a high pass at 0.16 Hz).
 _FOLLOWED_S = 1.0

@@ -23,8 +23,8 @@ import numpy as np
 
 from edge_client.audio.resampling import require_rate, resample_blocks
 from edge_client.errors import AudioError, RecordingError
-from fleet_protocol.arrays import Floats
-from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.numbers.arrays import Floats
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from edge_client.errors import RecordingError
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 _ATTENUATION_DB = 80.0
 # Zero crossings of the sinc on each side; the transition band shrinks as they grow.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 
 class AudioSource(Protocol):

@@ -20,8 +20,8 @@ from edge_client.audio.resampling import StreamResampler
 from edge_client.capture.pcm_process import PcmProcess, PcmStream
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError, RecordingError
-from fleet_protocol.arrays import Floats
-from fleet_protocol.own_python import python
+from fleet_protocol.ground.own_python import python
+from fleet_protocol.numbers.arrays import Floats
 
 _PROGRAM = "edge_client.capture.file_player"
 _GAP_S = 1.0

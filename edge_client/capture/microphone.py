@@ -20,7 +20,7 @@ from edge_client.capture.stream import open_stream
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
 from edge_client.logs import RateLimitedLog
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.errors import AudioError
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 # Seconds of sound that the pipe holds while this process is busy: 5 at 48 kHz in stereo.
 _PIPE_BYTES = 1 << 20

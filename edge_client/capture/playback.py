@@ -8,7 +8,7 @@ import numpy as np
 
 from edge_client.audio.recordings import encode_wave
 from edge_client.capture.pcm_process import last_line
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 _RATE_HZ = 48_000
 _LOUDNESS = 0.3

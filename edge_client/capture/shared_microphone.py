@@ -24,7 +24,7 @@ from edge_client.capture.microphone import Microphone
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError, BusyError
 from edge_client.storage.locks import is_locked, take_lock
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 _log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ import numpy as np
 from edge_client.audio.recordings import content_name, encode_wave
 from edge_client.clips.folders import check_label, rejected
 from edge_client.errors import ClipError
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 _DOCUMENT, _FORMAT = "auricle-clips.json", 1
 _ENTRY = re.compile(r"(takes|not)/([^/]{1,200})/([0-9a-f]{16}\.wav)")

@@ -12,7 +12,7 @@ from pathlib import Path
 from edge_client.audio.recordings import is_recording, is_unicode
 from edge_client.config.sections import label_problem
 from edge_client.errors import ClipError
-from fleet_protocol.labels import normal_name
+from fleet_protocol.bundle.labels import normal_name
 
 # The folder of what the room sounds like when nothing happens, from which the model learns to stay undecided. It is no
 # label: whoever lists labels leaves out every name that starts like it.

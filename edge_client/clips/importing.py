@@ -17,8 +17,8 @@ from edge_client.clips.folders import check_label
 from edge_client.clips.recorder import require_unclipped
 from edge_client.clips.store import ClipStore
 from edge_client.errors import ClipError, QuotaError, RecordingError, TakeError
-from fleet_protocol.arrays import Floats
-from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.numbers.arrays import Floats
 
 # Quieter files hold nothing that could be learned.
 _QUIETEST_DB = -70.0

@@ -8,10 +8,10 @@ import numpy as np
 from edge_client.audio.recordings import Recordings
 from edge_client.errors import RecordingError
 from edge_client.features.front_end import FrontEnd, open_front_end
-from fleet_protocol.arrays import Floats
-from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.messages import ClassInfo
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassInfo
+from fleet_protocol.numbers.arrays import Floats
 
 MANY = 100
 """Clips of a label where their number is not given and there are more."""

@@ -14,8 +14,8 @@ from edge_client.audio.recordings import longest_take_s, whole_stretch
 from edge_client.capture import AudioSource
 from edge_client.capture.playback import Cues
 from edge_client.errors import TakeError
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.numbers.arrays import Doubles, Floats
 
 # Resampling rounds off the flat tops of a clipped sound, so they no longer reach full scale.
 _FULL_SCALE = 0.98

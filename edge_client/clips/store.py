@@ -24,8 +24,8 @@ from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
 from edge_client.storage.ages import DAY_S, is_likely
 from edge_client.storage.locks import is_locked, take_lock
-from fleet_protocol.arrays import Floats
-from fleet_protocol.atomic_files import flush_folder, leftovers, make_folder, remove_durably, write_durably
+from fleet_protocol.ground.atomic_files import flush_folder, leftovers, make_folder, remove_durably, write_durably
+from fleet_protocol.numbers.arrays import Floats
 
 # How long a command waits for another one that is changing the store, in seconds.
 _PATIENCE_S = 5.0

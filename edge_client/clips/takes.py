@@ -7,7 +7,7 @@ import dataclasses
 from edge_client.clips.folders import Clip
 from edge_client.clips.store import ClipStore
 from edge_client.storage.owner_acts import Act, Move, OwnerActs
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 
 class Takes:

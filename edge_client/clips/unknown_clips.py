@@ -20,8 +20,8 @@ from edge_client.errors import ClipError
 from edge_client.storage.ages import DAY_S, age_s
 from edge_client.storage.database import FILE, Database
 from edge_client.storage.owner_choices import OwnerChoices
-from fleet_protocol.arrays import Floats
-from fleet_protocol.atomic_files import leftovers, remove_durably, write_durably
+from fleet_protocol.ground.atomic_files import leftovers, remove_durably, write_durably
+from fleet_protocol.numbers.arrays import Floats
 
 _NAME = re.compile(r"(\d{8,})-(\d{13,})-(\d{4})-([0-9a-f]{8})\.wav")
 # Detected sounds that are kept where the owner switched that on and the configuration names no number.

@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from fleet_protocol.command_line import print_json
 from fleet_protocol.errors import printable
+from fleet_protocol.ground.command_line import print_json
 
 if TYPE_CHECKING:
     from edge_client.owner import Teaching

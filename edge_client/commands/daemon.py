@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from edge_client.commands import Commands, report, set_command
-from fleet_protocol.command_line import ILL, NOT_RUNNING, print_json
 from fleet_protocol.errors import printable
+from fleet_protocol.ground.command_line import ILL, NOT_RUNNING, print_json
 
 # Seconds without sound after which a microphone in trouble is no short interruption.
 _DEAF_S = 60.0

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from edge_client.commands import Commands, confirm, report, set_command
-from fleet_protocol.command_line import span_s
+from fleet_protocol.ground.command_line import span_s
 
 if TYPE_CHECKING:
     from edge_client.config import Config

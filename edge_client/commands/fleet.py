@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from edge_client.commands import Commands, report, set_command
 
 if TYPE_CHECKING:
-    from fleet_protocol.invitation_link import InvitationLink
-    from fleet_protocol.messages import Enrolled
+    from fleet_protocol.messages.invitation_link import InvitationLink
+    from fleet_protocol.messages.rest import Enrolled
 
 
 def add(commands: Commands) -> None:
@@ -37,7 +37,7 @@ def _join(options: argparse.Namespace) -> int:
     from edge_client.config.location import config_option, find_config
     from edge_client.fleet.joining import join
     from edge_client.storage.device_state import DeviceState
-    from fleet_protocol.invitation_link import InvitationLink
+    from fleet_protocol.messages.invitation_link import InvitationLink
 
     link = InvitationLink.parse(sys.stdin.readline() if options.link == "-" else options.link)
     if options.recordings is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge_client.commands import Commands, report, set_command
-from fleet_protocol.ready_bundles import FIRST_CHOICE
+from fleet_protocol.bundle.ready_bundles import FIRST_CHOICE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,7 +138,7 @@ def _microphones(wanted: str | None) -> list[CaptureDevice]:
 
 def _join(options: argparse.Namespace, given: str) -> str:
     from edge_client.fleet.joining import join
-    from fleet_protocol.invitation_link import InvitationLink
+    from fleet_protocol.messages.invitation_link import InvitationLink
 
     link = InvitationLink.parse(given)
     join(options.config, link, insecure_http=options.insecure_http)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge_client.commands import Commands, local_time, open_teaching, report, set_command
-from fleet_protocol.command_line import INTERRUPTED, print_json
+from fleet_protocol.bundle.feature_settings import PRESETS
 from fleet_protocol.errors import printable
-from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.ground.command_line import INTERRUPTED, print_json
 
 if TYPE_CHECKING:
     from edge_client.clips.importing import Summary
@@ -174,9 +174,9 @@ def _count(text: str) -> int | None:
 
 def _public_set(options: argparse.Namespace) -> int:
     from edge_client.clips.public_set import build_public_set
-    from fleet_protocol.atomic_files import write_durably
-    from fleet_protocol.bundle import read_bundle
-    from fleet_protocol.ready_bundles import find_bundle
+    from fleet_protocol.bundle.bundle_file import read_bundle
+    from fleet_protocol.bundle.ready_bundles import find_bundle
+    from fleet_protocol.ground.atomic_files import write_durably
 
     settings = PRESETS[options.features]
     if options.bundle is not None:

@@ -24,7 +24,7 @@ def add(commands: Commands) -> None:
 
 def _try(options: argparse.Namespace) -> int:
     import edge_client.owner_page.server  # noqa: F401  (what is not installed is said before anything is made)
-    from fleet_protocol.child_programs import open_in_browser, trial
+    from fleet_protocol.ground.child_programs import open_in_browser, trial
 
     with trial(options.folder) as (folder, programs):
         config = folder / "edge.toml"
@@ -56,7 +56,7 @@ def _set_up(folder: Path, config: Path) -> None:
     from edge_client.config.written import Answers, write_new
     from edge_client.errors import ConfigError
     from edge_client.owner import Teaching
-    from fleet_protocol.sample_sounds import RATE_HZ, save, takes
+    from fleet_protocol.ground.sample_sounds import RATE_HZ, save, takes
 
     taught, played, offered = folder / "taught", folder / "played", folder / "offered" / _OFFERED
     if config.exists() and not played.is_dir():

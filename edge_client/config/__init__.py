@@ -16,7 +16,7 @@ from edge_client.config import sections
 from edge_client.config.hours import Hours
 from edge_client.config.rules import MOST_RULES, RuleConfig
 from edge_client.errors import ConfigError
-from fleet_protocol.toml_sections import TomlFile
+from fleet_protocol.ground.toml_sections import TomlFile
 
 # Environment variables that replace secrets of the file, by section and key.
 _SECRETS = {("server", "enrol_token"): "AURICLE_ENROL_TOKEN", ("mqtt", "password"): "AURICLE_MQTT_PASSWORD"}

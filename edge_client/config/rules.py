@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from edge_client.config.hours import hours_problem
 from edge_client.config.sections import require, require_between, url_problem
-from fleet_protocol.addresses import is_clear
+from fleet_protocol.ground.addresses import is_clear
 
 FIELDS = ("label", "time", "input", "score", "level_db", "device", "rule")
 """What stands in braces in a message."""

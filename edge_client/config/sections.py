@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from edge_client.config.hours import hours_problem
 from edge_client.errors import ConfigError
-from fleet_protocol.addresses import address_problem, is_clear, without_password
-from fleet_protocol.labels import is_name
-from fleet_protocol.ready_bundles import BundlePath
-from fleet_protocol.toml_sections import RefusedValue
+from fleet_protocol.bundle.labels import is_name
+from fleet_protocol.bundle.ready_bundles import BundlePath
+from fleet_protocol.ground.addresses import address_problem, is_clear, without_password
+from fleet_protocol.ground.toml_sections import RefusedValue
 
 
 class RefusedValueError(RefusedValue, ConfigError):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from edge_client.config import load_config
 from edge_client.errors import ConfigError
-from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.ground.atomic_files import write_durably
 
 _HEADER = "[server]"
 

@@ -58,9 +58,9 @@ from edge_client.rules.sink import RulesSink
 from edge_client.storage.class_offers import Offer
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.pauses import Pause, Pauses
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.command_line import version
+from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.ground.command_line import version
 
 log = logging.getLogger(__name__)
 

@@ -26,9 +26,9 @@ from edge_client.model.runtime import ModelRuntime
 from edge_client.model.self_test import check_runtime
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.pauses import Pauses
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.command_line import version
+from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.errors import AuricleError, CertificateError, LinkError, RefusedError
+from fleet_protocol.ground.command_line import version
 
 Verdict = Literal["ok", "warning", "problem"]
 

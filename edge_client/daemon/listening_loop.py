@@ -24,7 +24,7 @@ from edge_client.live import LiveFeed
 from edge_client.logs import RateLimitedLog
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.numbers.arrays import Doubles, Floats
 
 log = logging.getLogger(__name__)
 

@@ -24,10 +24,10 @@ from edge_client.fleet.enrolment import client_of_member, describe, enrol, troub
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Membership
 from edge_client.storage.saved_model import Progress
-from fleet_protocol.addresses import is_clear
-from fleet_protocol.atomic_files import remove_durably
 from fleet_protocol.errors import AuricleError, RefusedError, UnreachableError
-from fleet_protocol.messages import Enrolment, Learned, Work, parse
+from fleet_protocol.ground.addresses import is_clear
+from fleet_protocol.ground.atomic_files import remove_durably
+from fleet_protocol.messages.rest import Enrolment, Learned, Work, parse
 
 log = logging.getLogger(__name__)
 

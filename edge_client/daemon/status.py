@@ -16,8 +16,8 @@ from edge_client.storage.device_state import DeviceState
 from edge_client.storage.locks import in_memory, runtime_path
 from edge_client.storage.pauses import Pauses
 from edge_client.storage.saved_model import Progress
-from fleet_protocol.atomic_files import is_full, is_read_only, write_atomically
-from fleet_protocol.tensors import digest
+from fleet_protocol.ground.atomic_files import is_full, is_read_only, write_atomically
+from fleet_protocol.numbers.tensors import digest
 
 # A recorder that does not answer is killed within seconds; a board that is busy takes longer.
 PATIENCE_S, _POLL_S = 60.0, 0.1

@@ -17,7 +17,7 @@ from edge_client.config.sections import TrainingConfig
 from edge_client.daemon.status import temperature_c
 from edge_client.errors import WorkError
 from edge_client.learning.training_job import TrainingJob, to_line
-from fleet_protocol.own_python import python
+from fleet_protocol.ground.own_python import python
 
 log = logging.getLogger(__name__)
 

@@ -22,9 +22,9 @@ from edge_client.events import Event, Heard
 from edge_client.features.front_end import hop_frames, open_sliding
 from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Floats
-from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.labels import LabelMap
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.numbers.arrays import Floats
 
 log = logging.getLogger(__name__)
 

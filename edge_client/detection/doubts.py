@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from edge_client.detection.thresholds import logits
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 REACH = 2.0
 """Logits about the threshold within which a sound is doubtful."""

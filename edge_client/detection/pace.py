@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edge_client.config.sections import DetectorConfig
-from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.bundle.feature_settings import FeatureSettings
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 # A label that was heard can be heard again after its averaged score fell below this share of its threshold.
 RELEASE = 0.5

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.detection.thresholds import LARGEST, LOWEST, Tail, logits, probability
-from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.numbers.arrays import Doubles, Floats
 
 # False accepts an hour at which a room's tail begins, how many the pretraining's tail is worth there, and how much
 # flatter the room's is: all chosen in the tuning rooms of `benchmarks.living`. Were the pretraining's tail worth hours

@@ -14,7 +14,7 @@ import dacite
 
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import ModelError
-from fleet_protocol.ready_bundles import FRONT_ENDS
+from fleet_protocol.bundle.ready_bundles import FRONT_ENDS
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from edge_client.detection.score_table import TABLE, ScoreTable, Worth
 from edge_client.detection.thresholds import LARGEST, logits
 from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
-from fleet_protocol.known import Known
-from fleet_protocol.labels import LabelMap
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.numbers.arrays import Doubles, Floats
+from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.numbers.known import Known
 
 _MANY = 12  # takes
 _MOST = 24  # takes that count so
@@ -125,7 +125,7 @@ class Windows(NamedTuple):
 class Scorer:
     """Scores windows for every label of a model; labels without a prototype have the head's score.
 
-    ``known``: by label, what it is that the front end knows from the start (``fleet_protocol.known``).
+    ``known``: by label, what it is that the front end knows from the start (``fleet_protocol.numbers.known``).
     ``labels``: How many labels. ``states``: how many earlier windows the longest of their words is compared with.
     """
 

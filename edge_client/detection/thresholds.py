@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edge_client.config.sections import THRESHOLD, DetectorConfig
-from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.numbers.arrays import Doubles, Floats
 
 # Share of the scores, the highest, that make the tail.
 _TAIL = 0.05

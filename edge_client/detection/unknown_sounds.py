@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edge_client.config.sections import DetectorConfig
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 
 _FLOOR_S = 10.0
 _FLOOR_QUANTILE = 0.25

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from edge_client.storage.pauses import Pause
-    from fleet_protocol.arrays import Floats
+    from fleet_protocol.numbers.arrays import Floats
 
 Document = dict[str, str | float | None]
 """An event as JSON has it."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from edge_client.events.mqtt_questions import ANSWER, ASKED, QUESTION
 from edge_client.events.mqtt_switches import PAUSE, SET, listen_topic
-from fleet_protocol.command_line import version
+from fleet_protocol.ground.command_line import version
 
 # Seconds after which a label's sensor is off again.
 OFF_S = 5

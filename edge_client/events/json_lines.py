@@ -9,7 +9,7 @@ from typing import TextIO
 
 from edge_client.events import Document, Event, Sink
 from edge_client.events.delivery import Delivery
-from fleet_protocol.command_line import json_line
+from fleet_protocol.ground.command_line import json_line
 
 log = logging.getLogger(__name__)
 

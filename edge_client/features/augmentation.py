@@ -13,7 +13,7 @@ import numpy as np
 
 from edge_client.audio.recordings import FORMATS, SUFFIXES, loud_stretch, read_recording
 from edge_client.errors import RecordingError
-from fleet_protocol.arrays import Doubles, Floats, Ints
+from fleet_protocol.numbers.arrays import Doubles, Floats, Ints
 
 # What a listening device hears lies anywhere in its window, near or far, in more noise or less.
 LISTENING_SHIFT_S = 0.25

@@ -16,8 +16,8 @@ from edge_client.errors import FeatureError, ModelError
 from edge_client.features.log_mel import LogMel
 from edge_client.features.samples import of_each_clip, require_network, require_samples
 from edge_client.model.interpreter import open_network
-from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.feature_settings import EmbeddingSettings, JointSettings
+from fleet_protocol.bundle.feature_settings import EmbeddingSettings, JointSettings
+from fleet_protocol.numbers.arrays import Array, Floats
 
 _shared: WeakValueDictionary[str, Embedding] = WeakValueDictionary()
 _sharing = threading.Lock()

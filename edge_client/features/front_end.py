@@ -16,14 +16,14 @@ from edge_client.errors import FeatureError
 from edge_client.features.embedding import Embedding, JointEmbedding, shared_embedding
 from edge_client.features.log_mel import LogMel
 from edge_client.features.mfcc import Mfcc
-from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.feature_settings import (
+from fleet_protocol.bundle.feature_settings import (
     EmbeddingSettings,
     FeatureSettings,
     JointSettings,
     LogMelSettings,
     MfccSettings,
 )
+from fleet_protocol.numbers.arrays import Array, Floats
 
 
 class FrontEnd(Protocol):

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from edge_client.features.samples import of_each_clip, require_consistent
-from fleet_protocol.arrays import Array, Doubles, Floats, Ints
-from fleet_protocol.feature_settings import KALDI_32K, LogMelSettings, MelSettings
+from fleet_protocol.bundle.feature_settings import KALDI_32K, LogMelSettings, MelSettings
+from fleet_protocol.numbers.arrays import Array, Doubles, Floats, Ints
 
 _PRE_EMPHASIS, _TRAINED_HZ = 0.97, 32_000
 # Frames are transformed in chunks that stay in the second-level cache.

@@ -12,8 +12,8 @@ import numpy as np
 
 from edge_client.features.log_mel import Block, MelEnergies, blocks_of
 from edge_client.features.samples import of_each_clip, require_consistent
-from fleet_protocol.arrays import Array, Doubles, Floats
-from fleet_protocol.feature_settings import MfccSettings
+from fleet_protocol.bundle.feature_settings import MfccSettings
+from fleet_protocol.numbers.arrays import Array, Doubles, Floats
 
 # What python_speech_features puts in place of zero before taking a logarithm.
 _FLOOR = float(np.finfo(np.float64).eps)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 
 from edge_client.errors import FeatureError
-from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.feature_settings import HTK, KALDI_32K, EmbeddingSettings, MelSettings
+from fleet_protocol.bundle.feature_settings import HTK, KALDI_32K, EmbeddingSettings, MelSettings
+from fleet_protocol.numbers.arrays import Array, Floats
 
 
 def require_samples(samples: Array) -> Array:

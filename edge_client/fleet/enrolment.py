@@ -9,14 +9,14 @@ from edge_client.config import Config
 from edge_client.model.interpreter import installed_runtime
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import IdentityStore
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.ready_bundles import FOLDER
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.server_client import ServerClient
-from fleet_protocol.command_line import version
+from fleet_protocol.ground.command_line import version
 from fleet_protocol.limits import LABELS, VERSION_LENGTH
-from fleet_protocol.messages import Enrolled, Enrolment, Versions
-from fleet_protocol.ready_bundles import FOLDER
-from fleet_protocol.tensors import digest
+from fleet_protocol.messages.rest import Enrolled, Enrolment, Versions
+from fleet_protocol.numbers.tensors import digest
 
 
 @cache

@@ -13,15 +13,15 @@ from edge_client.fleet.enrolment import client_of_member, enrol
 from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Membership
-from fleet_protocol.addresses import is_clear
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.feature_settings import PRESETS
 from fleet_protocol.client.certificates import fingerprint
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import CertificateError, RefusedError, UnreachableError
-from fleet_protocol.feature_settings import PRESETS
-from fleet_protocol.invitation_link import InvitationLink
-from fleet_protocol.messages import Enrolled
+from fleet_protocol.ground.addresses import is_clear
+from fleet_protocol.messages.invitation_link import InvitationLink
+from fleet_protocol.messages.rest import Enrolled
 
 log = logging.getLogger(__name__)
 

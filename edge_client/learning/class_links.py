@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleet_protocol.arrays import Floats, Ints
-from fleet_protocol.bundle import Layer
+from fleet_protocol.bundle.bundle_file import Layer
+from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.errors import LabelError
-from fleet_protocol.labels import LabelMap
 from fleet_protocol.limits import REPORTS
-from fleet_protocol.messages import ClassAssignment, ClassInfo, Work
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.messages.rest import ClassAssignment, ClassInfo, Work
+from fleet_protocol.numbers.arrays import Floats, Ints
+from fleet_protocol.numbers.tensors import Arrays
 
 log = logging.getLogger(__name__)
 

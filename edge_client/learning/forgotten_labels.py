@@ -15,7 +15,7 @@ from edge_client.learning.class_links import follow_names
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.locks import take_lock
 from edge_client.storage.saved_model import Progress
-from fleet_protocol.labels import LabelMap
+from fleet_protocol.bundle.labels import LabelMap
 
 _FORGOTTEN = "forgotten"
 

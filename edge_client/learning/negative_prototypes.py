@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fleet_protocol.arrays import Bools, Doubles, Floats
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.limits import NEGATIVES
-from fleet_protocol.similar_groups import similar_groups
+from fleet_protocol.numbers.arrays import Bools, Doubles, Floats
+from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.numbers.similar_groups import similar_groups
 
 ITSELF = 0.7
 """Whitened cosine to a label from which a sound is believed to be the label's, whoever denies it.

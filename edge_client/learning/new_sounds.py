@@ -19,9 +19,9 @@ import numpy as np
 from edge_client.errors import ModelError
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Doubles, Floats, Ints
-from fleet_protocol.setting import Value
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.methods.setting import Value
+from fleet_protocol.numbers.arrays import Doubles, Floats, Ints
+from fleet_protocol.numbers.tensors import Arrays
 
 # Added to the covariance's diagonal, in shares of its mean: a new class may have fewer clips than the embedding has
 # dimensions. From 0.003 to 0.05 it made no difference.

@@ -20,11 +20,11 @@ import numpy as np
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.personalisations import GROUP_BALANCED, LOCAL, NONE, PersonalisationTerms
-from fleet_protocol.registry import Registry, discover
-from fleet_protocol.setting import Value
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.methods.personalisations import GROUP_BALANCED, LOCAL, NONE, PersonalisationTerms
+from fleet_protocol.methods.registry import Registry, discover
+from fleet_protocol.methods.setting import Value
+from fleet_protocol.numbers.tensors import Arrays
 
 _PERSONAL, _GLOBAL = "personal_accuracy", "global_accuracy_held_out"
 

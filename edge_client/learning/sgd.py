@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Floats, Ints
+from fleet_protocol.numbers.arrays import Floats, Ints
 
 # After this share of the passes the steps become this much smaller, so that the last batch does not decide.
 _SETTLE, _SMALLER = 0.7, 0.25

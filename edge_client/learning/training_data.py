@@ -17,7 +17,7 @@ from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.features.augmentation import BackgroundNoise, augment
 from edge_client.features.front_end import FrontEnd, open_front_end
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Floats, Ints
+from fleet_protocol.numbers.arrays import Floats, Ints
 
 HELD_OUT = 0.2
 """Share of a device's clips that no round trains on, where the round's plan names none."""

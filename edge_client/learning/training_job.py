@@ -6,8 +6,8 @@ import json
 from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.personalisation import personalisations
 from fleet_protocol.errors import MessageError, PlanError
-from fleet_protocol.messages import Choice, RoundPlan, Work, parse, to_json
-from fleet_protocol.setting import Settings, complete
+from fleet_protocol.messages.rest import Choice, RoundPlan, Work, parse, to_json
+from fleet_protocol.methods.setting import Settings, complete
 
 _TEACH = "teach"
 

@@ -22,9 +22,9 @@ from edge_client.learning.training_job import TrainingJob, checked_plan, from_li
 from edge_client.logs import set_up_log
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
+from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import Work
+from fleet_protocol.messages.rest import Work
 
 
 def main() -> int:

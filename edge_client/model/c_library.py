@@ -18,7 +18,7 @@ import numpy as np
 
 from edge_client.errors import ModelError
 from edge_client.model.library_file import library_path, why_not_loaded
-from fleet_protocol.arrays import Array
+from fleet_protocol.numbers.arrays import Array
 
 _TYPES = {1: np.float32, 2: np.int32, 3: np.uint8, 4: np.int64, 6: np.bool_, 7: np.int16, 9: np.int8}
 _SAID_BYTES = 500

@@ -11,8 +11,8 @@ import numpy as np
 from edge_client.errors import ModelError
 from edge_client.model import c_library
 from edge_client.model.library_file import PACKAGE, VARIABLE, digest_of, library_path
-from fleet_protocol.arrays import Floats
-from fleet_protocol.bundle import SIGNATURES
+from fleet_protocol.bundle.bundle_file import SIGNATURES
+from fleet_protocol.numbers.arrays import Floats
 
 Signatures = dict[str, c_library.Signature]
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from edge_client.errors import ModelError
 from edge_client.model.interpreter import open_graph
-from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.bundle import Bundle, Manifest, read_bundle
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.bundle.bundle_file import Bundle, Manifest, read_bundle
+from fleet_protocol.numbers.arrays import Array, Floats
+from fleet_protocol.numbers.tensors import Arrays
 
 
 class ModelRuntime:

@@ -8,9 +8,9 @@ import numpy as np
 from edge_client.errors import ModelError
 from edge_client.model.interpreter import describe_runtime
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.numbers.arrays import Array, Floats
 
 _BUNDLE = "cnn2"
 _CLASSES, _RATE = 10, 0.05

@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from edge_client.config.sections import UiConfig
 from edge_client.errors import ConfigError
 from edge_client.owner_page.pages import Pages, read_form, root_of
-from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.ground.atomic_files import write_durably
 
 log = logging.getLogger(__name__)
 

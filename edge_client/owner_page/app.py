@@ -34,8 +34,8 @@ from edge_client.owner_page.sent_recordings import AddingPage, adding
 from edge_client.owner_page.streams import UNBUFFERED, LiveStream, Recording
 from edge_client.questions.answers import answer_offer
 from edge_client.storage.owner_acts import KEEP_DAYS
+from fleet_protocol.bundle.feature_settings import JointSettings
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.feature_settings import JointSettings
 
 _MOST_TAKES = 50
 

@@ -23,7 +23,7 @@ from edge_client.owner_undo import changes
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.owner_choices import Listened
 from edge_client.storage.pauses import Pauses
-from fleet_protocol.ready_bundles import FOLDER
+from fleet_protocol.bundle.ready_bundles import FOLDER
 
 Kind = Literal["detected", "unknown"]
 

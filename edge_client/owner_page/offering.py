@@ -17,7 +17,7 @@ from edge_client.owner import Teaching
 from edge_client.owner_changes import import_recordings
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import read_form
-from fleet_protocol.atomic_files import write_atomically
+from fleet_protocol.ground.atomic_files import write_atomically
 
 
 class OfferingPage:

@@ -19,7 +19,7 @@ from edge_client.errors import ClipError
 from edge_client.owner import Teaching
 from edge_client.owner_changes import import_recordings
 from edge_client.owner_page.device import OwnedDevice
-from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.bundle.feature_settings import FeatureSettings
 
 # Of one recording: more than a minute, of which no more is read, in two channels at 48 kHz.
 LARGEST_BYTES = 16 * 2**20

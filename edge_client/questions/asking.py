@@ -23,11 +23,11 @@ from edge_client.questions.store import DAY_S, NO, WAS, WEEK_S, YES, Book, Candi
 from edge_client.storage.checked_files import read_checked
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import is_clip
-from fleet_protocol.arrays import Floats
-from fleet_protocol.bundle import Manifest
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.bundle.bundle_file import Manifest
 from fleet_protocol.errors import TensorError
-from fleet_protocol.tensors import unpack
+from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.numbers.tensors import unpack
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ import numpy as np
 from edge_client.audio.recordings import content_name, encode_wave
 from edge_client.errors import ClipError
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.arrays import Floats
-from fleet_protocol.atomic_files import leftovers, remove_durably, write_durably
+from fleet_protocol.ground.atomic_files import leftovers, remove_durably, write_durably
+from fleet_protocol.numbers.arrays import Floats
 
 DAY_S = 86_400.0
 WEEK_S = 7 * DAY_S

@@ -10,12 +10,12 @@ from typing import TypeVar
 
 from edge_client.errors import DamagedError, StateError
 from edge_client.storage.checked_files import file_digest, finished_files
-from fleet_protocol.atomic_files import remove_durably
+from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.errors import ProtocolError
-from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import digest, is_digest
+from fleet_protocol.ground.atomic_files import remove_durably
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import digest, is_digest
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 
 from edge_client.errors import DamagedError, StateError
-from fleet_protocol.atomic_files import remove_durably, write_durably
-from fleet_protocol.tensors import digest
+from fleet_protocol.ground.atomic_files import remove_durably, write_durably
+from fleet_protocol.numbers.tensors import digest
 
 log = logging.getLogger(__name__)
 

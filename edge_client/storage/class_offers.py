@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge_client.storage.database import Database
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import Refusal, Work
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.messages.rest import Refusal, Work
 
 _CLASSES, _SAID, _LEARNED, _REFUSED = ("offers", "offers_said", "offers_learned", "offers_refused")
 

@@ -22,8 +22,8 @@ from typing import Any
 
 from edge_client.errors import DamagedError, StateError
 from edge_client.storage.locks import on_a_share
-from fleet_protocol.atomic_files import flush_folder, give_to_owner, is_full, is_read_only, make_folder
-from fleet_protocol.tensors import digest
+from fleet_protocol.ground.atomic_files import flush_folder, give_to_owner, is_full, is_read_only, make_folder
+from fleet_protocol.numbers.tensors import digest
 
 log = logging.getLogger(__name__)
 

@@ -19,13 +19,13 @@ from edge_client.storage.locks import is_locked, take_lock
 from edge_client.storage.owner_acts import OwnerActs
 from edge_client.storage.owner_choices import OwnerChoices
 from edge_client.storage.saved_model import ModelStore
-from fleet_protocol.atomic_files import leftovers, make_folder, remove_durably
+from fleet_protocol.ground.atomic_files import leftovers, make_folder, remove_durably
 
 log = logging.getLogger(__name__)
 _ADVICE = "advice"
 # Written twice, because the device could not get them again.
 KEPT_TWICE = ("identity.json", "membership.json", "model.safetensors")
-# The names of files that are being written (fleet_protocol.atomic_files).
+# The names of files that are being written (fleet_protocol.ground.atomic_files).
 _HALF_WRITTEN = re.compile(
     r"\.((identity\.json|membership\.json|model\.safetensors)(\.copy)?|status\.json|page\.key"
     r"|embeddings\.safetensors|room\.safetensors|update-.*|learned-.*|[0-9a-f]{64})"

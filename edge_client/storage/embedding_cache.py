@@ -14,10 +14,10 @@ import numpy as np
 
 from edge_client.errors import DamagedError
 from edge_client.storage.checked_files import read_checked, write_checked
-from fleet_protocol.arrays import Floats
-from fleet_protocol.atomic_files import remove_durably
 from fleet_protocol.errors import TensorError
-from fleet_protocol.tensors import Arrays, pack, unpack
+from fleet_protocol.ground.atomic_files import remove_durably
+from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.tensors import Arrays, pack, unpack
 
 
 class EmbeddingCache:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from edge_client.errors import StateError
-from fleet_protocol.atomic_files import give_to_owner, make_folder
+from fleet_protocol.ground.atomic_files import give_to_owner, make_folder
 
 _POLL_S = 0.05
 # What systems say whose disks know no locks, as NFS without a lock daemon and some of FUSE.

@@ -17,7 +17,7 @@ from edge_client.config.hours import Hours
 from edge_client.errors import ConfigError, PausedError
 from edge_client.storage.ages import DAY_S, FIRST_CLOCK_S, is_likely
 from edge_client.storage.database import Database
-from fleet_protocol.command_line import span_s
+from fleet_protocol.ground.command_line import span_s
 
 _NOTE = "pause"
 LONGEST_S = 30 * DAY_S

@@ -13,10 +13,10 @@ import numpy as np
 from edge_client.errors import DamagedError, StateError
 from edge_client.model.prototypes import Prototype
 from edge_client.storage.checked_files import of_another_release, read_twice, write_twice
-from fleet_protocol.bundle import Bundle, Manifest, read_bundle
+from fleet_protocol.bundle.bundle_file import Bundle, Manifest, read_bundle
+from fleet_protocol.bundle.labels import LabelMap, Slot
 from fleet_protocol.errors import LabelError, TensorError
-from fleet_protocol.labels import LabelMap, Slot
-from fleet_protocol.tensors import Arrays, pack, require, unpack
+from fleet_protocol.numbers.tensors import Arrays, pack, require, unpack
 
 # Of the file. Whatever changes it for good has a new one; earlier ones are read for ever, later ones are refused.
 REVISION = 1

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from wyoming.audio import AudioChunk
 
     from edge_client.config import Config
-    from fleet_protocol.arrays import Floats
+    from fleet_protocol.numbers.arrays import Floats
 
 log = logging.getLogger(__name__)
 

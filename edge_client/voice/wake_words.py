@@ -23,7 +23,7 @@ from wyoming.wake import Detect, Detection, NotDetected
 from edge_client.errors import EdgeError
 from edge_client.logs import RateLimitedLog
 from edge_client.voice.streams import Listening, Stream
-from fleet_protocol.command_line import version
+from fleet_protocol.ground.command_line import version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

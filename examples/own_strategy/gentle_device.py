@@ -2,9 +2,9 @@
 
 from edge_client.learning.methods.local_method import LocalMethod, TrainingPlan
 from edge_client.learning.personalisation import Personalisation
-from fleet_protocol.local_methods import SHARED_MODEL
-from fleet_protocol.personalisations import FINE_TUNING
-from fleet_protocol.setting import Setting
+from fleet_protocol.methods.local_methods import SHARED_MODEL
+from fleet_protocol.methods.personalisations import FINE_TUNING
+from fleet_protocol.methods.setting import Setting
 
 
 def prepare(task):

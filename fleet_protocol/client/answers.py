@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from fleet_protocol.bundle.labels import is_name
 from fleet_protocol.errors import MessageError
-from fleet_protocol.labels import is_name
 from fleet_protocol.limits import CLASSES_OF_WORK, MESSAGE_BYTES, MODEL_BYTES, NAME_LENGTH, PUBLIC_SET_BYTES
-from fleet_protocol.messages import Work, parse
-from fleet_protocol.tensors import is_digest
+from fleet_protocol.messages.rest import Work, parse
+from fleet_protocol.numbers.tensors import is_digest
 
 T = TypeVar("T")
 

@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from fleet_protocol import messages
-from fleet_protocol.atomic_files import written_durably
 from fleet_protocol.client.answers import Bounds, Deadline, read_message, shorten
 from fleet_protocol.client.certificates import refusal, trust, trust_nobody_yet
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.errors import LinkError, MessageError, RefusedError, UnreachableError, without_requests
-from fleet_protocol.tensors import digest
+from fleet_protocol.ground.atomic_files import written_durably
+from fleet_protocol.messages import rest as messages
+from fleet_protocol.numbers.tensors import digest
 
 if TYPE_CHECKING:
     import httpx

@@ -14,9 +14,9 @@ from edge_client.audio.recordings import loudest_stretch, read_recording
 from edge_client.errors import RecordingError
 from edge_client.features.augmentation import BackgroundNoise, augment
 from edge_client.features.front_end import open_front_end
-from fleet_protocol.arrays import Floats, Ints
-from fleet_protocol.bundle import Manifest
-from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.bundle.bundle_file import Manifest
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.numbers.arrays import Floats, Ints
 from fleet_simulator.data.log_mel import picture_features, pictures
 from fleet_simulator.data.recording_layouts import LAYOUTS, NOBODY, Entry
 from fleet_simulator.errors import CorpusError

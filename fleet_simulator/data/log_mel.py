@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from edge_client.features.augmentation import NOISE_PROBABILITY, NOISE_VOLUME, SHIFT_S
 from edge_client.features.log_mel import mel_filters
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.bundle import Manifest
-from fleet_protocol.feature_settings import FeatureSettings, LogMelSettings, MfccSettings
+from fleet_protocol.bundle.bundle_file import Manifest
+from fleet_protocol.bundle.feature_settings import FeatureSettings, LogMelSettings, MfccSettings
+from fleet_protocol.numbers.arrays import Doubles, Floats
 from fleet_simulator.data.recording_layouts import BACKGROUNDS, NOBODY, Entry
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.sections import DataSection

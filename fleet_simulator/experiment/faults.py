@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fleet_protocol.arrays import Floats, Ints
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.numbers.arrays import Floats, Ints
+from fleet_protocol.numbers.tensors import Arrays
 from fleet_simulator.errors import require
 
 _LABEL_ATTACKS = ("label_flip", "false_clips")

@@ -10,9 +10,9 @@ from typing import Any
 from aggregator_server.errors import AggregatorError
 from edge_client.learning.methods.local_method import LocalMethod
 from edge_client.learning.personalisation import personalisations
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.errors import ProtocolError
-from fleet_protocol.toml_sections import TomlFile
+from fleet_protocol.ground.toml_sections import TomlFile
 from fleet_simulator.errors import ExperimentError, RefusedKeyError
 from fleet_simulator.experiment.changes import apply_changes
 from fleet_simulator.experiment.faults import ATTACKS, UNSHARED_ATTACKS, FaultsSection

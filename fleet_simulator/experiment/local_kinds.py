@@ -8,7 +8,7 @@ from aggregator_server.strategies import weight_sharing
 from aggregator_server.strategies.registry import strategy
 from edge_client.learning.methods import prototypes, zero_shot
 from edge_client.learning.methods.local_method import LocalMethod, UnsharedMethod, local_methods
-from fleet_protocol.bundle import Manifest
+from fleet_protocol.bundle.bundle_file import Manifest
 from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.sections import Experiment
 

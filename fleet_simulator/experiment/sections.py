@@ -16,11 +16,11 @@ from typing import Any
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RECOMMENDED, RoundRequest
 from aggregator_server.strategies.registry import FleetKind, complete, recommended
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.messages import Choice, RoundPlan
-from fleet_protocol.ready_bundles import BundlePath
-from fleet_protocol.setting import Value
-from fleet_protocol.tensors import digest
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.ready_bundles import BundlePath
+from fleet_protocol.messages.rest import Choice, RoundPlan
+from fleet_protocol.methods.setting import Value
+from fleet_protocol.numbers.tensors import digest
 from fleet_simulator.errors import ExperimentError, require
 from fleet_simulator.experiment.faults import USER_ATTACKS, FaultsSection
 from fleet_simulator.plugins import Plugin

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.learning.training_data import Clips
-from fleet_protocol.arrays import Floats, Ints
-from fleet_protocol.atomic_files import whole_folder, write_durably
+from fleet_protocol.ground.atomic_files import whole_folder, write_durably
+from fleet_protocol.numbers.arrays import Floats, Ints
 from fleet_simulator.data.corpora import Corpus
 from fleet_simulator.runs.run_folder import RowFile
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fleet_protocol.arrays import Doubles, Ints
+from fleet_protocol.numbers.arrays import Doubles, Ints
 from fleet_simulator.data.corpora import Corpus
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.sections import Experiment, FleetSection

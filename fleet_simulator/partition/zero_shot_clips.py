@@ -13,11 +13,11 @@ import numpy as np
 
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Doubles, Floats, Ints
-from fleet_protocol.bundle import Manifest
-from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.messages import ClassInfo
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.bundle.bundle_file import Manifest
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassInfo
+from fleet_protocol.numbers.arrays import Doubles, Floats, Ints
 from fleet_simulator.data.corpora import Corpus
 from fleet_simulator.data.recording_layouts import NOBODY
 from fleet_simulator.errors import CorpusError

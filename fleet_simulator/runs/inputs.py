@@ -7,8 +7,8 @@ from collections.abc import Hashable
 from pathlib import Path
 
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Floats
-from fleet_protocol.bundle import Bundle, Manifest, read_bundle
+from fleet_protocol.bundle.bundle_file import Bundle, Manifest, read_bundle
+from fleet_protocol.numbers.arrays import Floats
 from fleet_simulator.data.corpora import Corpus, read_corpus
 from fleet_simulator.experiment.sections import DataSection
 

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from edge_client.storage.locks import take_lock
-from fleet_protocol.arrays import Floats
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.command_line import version
 from fleet_protocol.errors import TensorError
-from fleet_protocol.tensors import Arrays, unpack
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.ground.command_line import version
+from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.tensors import Arrays, unpack
 from fleet_simulator.errors import RunFolderError
 
 STATE = "state.safetensors"

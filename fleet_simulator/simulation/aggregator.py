@@ -22,12 +22,12 @@ from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.limits import CLASSES
 from aggregator_server.strategies.registry import strategy
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
-from fleet_protocol.arrays import Floats
-from fleet_protocol.bundle import Manifest
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.messages import Choice, RoundPlan, Work, WorkKind
-from fleet_protocol.public_set import PublicSet, pack_consensus
-from fleet_protocol.tensors import Arrays, digest
+from fleet_protocol.bundle.bundle_file import Manifest
+from fleet_protocol.messages.public_set import PublicSet, pack_consensus
+from fleet_protocol.messages.rest import Choice, RoundPlan, Work, WorkKind
+from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import Arrays, digest
 from fleet_simulator.errors import SimulationError
 
 

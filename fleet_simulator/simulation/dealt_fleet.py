@@ -21,13 +21,13 @@ from aggregator_server.strategies.strategy import DeviceStatistics
 from aggregator_server.strategies.weight_sharing import PREFIX
 from edge_client.learning.methods.local_method import LocalMethod
 from edge_client.learning.personalisation import personalisations
-from fleet_protocol.adaptive_training import label_entropy
-from fleet_protocol.arrays import Ints
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.messages import Work
-from fleet_protocol.personalisations import Schedule
-from fleet_protocol.public_set import pack_consensus
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.messages.public_set import pack_consensus
+from fleet_protocol.messages.rest import Work
+from fleet_protocol.methods.adaptive_training import label_entropy
+from fleet_protocol.methods.personalisations import Schedule
+from fleet_protocol.numbers.arrays import Ints
+from fleet_protocol.numbers.tensors import Arrays
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.faults import taught_labels
 from fleet_simulator.experiment.local_kinds import averages_blocks, is_scores, method_of

@@ -12,13 +12,13 @@ from aggregator_server.aggregation import Layout
 from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.local_training import PublicRows
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Floats, Ints
-from fleet_protocol.bundle import Manifest
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import Work
-from fleet_protocol.public_set import PublicSet, unpack_consensus
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.bundle.bundle_file import Manifest
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.messages.public_set import PublicSet, unpack_consensus
+from fleet_protocol.messages.rest import Work
+from fleet_protocol.numbers.arrays import Floats, Ints
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import Arrays
 from fleet_simulator.partition.clip_shards import ClipShards
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.run_folder import RowFile

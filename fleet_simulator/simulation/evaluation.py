@@ -19,9 +19,9 @@ from edge_client.learning.rounds.client_update import ClientUpdate
 from edge_client.learning.rounds.model_selection import Evidence, Listener, choose_listener, recognised
 from edge_client.learning.training_data import FEWEST, Clips, held_out_accuracy, rescaled
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Floats, Ints
-from fleet_protocol.messages import Choice, Work
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.messages.rest import Choice, Work
+from fleet_protocol.numbers.arrays import Floats, Ints
+from fleet_protocol.numbers.tensors import Arrays
 from fleet_simulator.experiment.local_kinds import is_prototypes, method_of
 from fleet_simulator.simulation.device_models import DeviceModels
 from fleet_simulator.simulation.heads import Heads

@@ -19,13 +19,13 @@ from aggregator_server.fleet.reputation import suspicion_after
 from aggregator_server.limits import SUSPICION
 from aggregator_server.selection.draw import Candidate, History, select
 from aggregator_server.strategies.strategy import DeviceStatistics, unchanged
-from fleet_protocol.arrays import Bools, Ints
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.bundle import Manifest
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.messages import Work
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays, pack
+from fleet_protocol.bundle.bundle_file import Manifest
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import Work
+from fleet_protocol.numbers.arrays import Bools, Ints
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import Arrays, pack
 from fleet_simulator.errors import SimulationError
 from fleet_simulator.experiment.sections import AnyExperiment
 from fleet_simulator.runs.run_folder import STATE, read_state

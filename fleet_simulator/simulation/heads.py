@@ -14,13 +14,13 @@ from edge_client.learning.teaching.head import centres, train_head
 from edge_client.learning.teaching.head_material import Heard, head_material
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Floats
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import ClassInfo
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassInfo
+from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import Arrays
 
 Takes = Mapping[str, Floats]
 """Embeddings by label, float32 [clips, variants, numbers]; the first variant is the clip itself."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fleet_protocol.arrays import Ints
+from fleet_protocol.numbers.arrays import Ints
 
 
 def metrics(confusion: Ints) -> dict[str, float]:

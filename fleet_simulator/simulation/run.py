@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_protocol.atomic_files import leftovers, make_folder, write_durably
+from fleet_protocol.ground.atomic_files import leftovers, make_folder, write_durably
 from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.sections import AnyExperiment, Experiment, ZeroShotExperiment
 from fleet_simulator.plugins import use_plugins

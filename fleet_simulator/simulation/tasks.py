@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_protocol.messages import Choice, ClassInfo, Update, Work
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.messages.rest import Choice, ClassInfo, Update, Work
+from fleet_protocol.numbers.tensors import Arrays
 from fleet_simulator.experiment.sections import Experiment
 
 NO_OWN = 2  # a device that has not trained a model of its own yet

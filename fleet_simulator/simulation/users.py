@@ -22,11 +22,11 @@ from edge_client.learning.rounds.model_selection import Evidence, Listener, choo
 from edge_client.learning.rounds.score_sharing import ScoreSharing
 from edge_client.learning.training_data import FEWEST, Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Ints
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import ClassAssignment, Work
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.messages.rest import ClassAssignment, Work
+from fleet_protocol.numbers.arrays import Ints
+from fleet_protocol.numbers.tensors import Arrays
 from fleet_simulator.errors import DivergedError, WorkerError
 from fleet_simulator.experiment.faults import attacking_devices, attacks, poisoned
 from fleet_simulator.experiment.sections import UserSection, ZeroShotExperiment

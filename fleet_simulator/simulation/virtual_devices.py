@@ -17,10 +17,10 @@ from edge_client.learning.rounds.score_sharing import ScoreSharing
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.adaptive_training import label_entropy
-from fleet_protocol.arrays import Doubles, Floats, Ints
-from fleet_protocol.messages import Choice, Update, Work
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.messages.rest import Choice, Update, Work
+from fleet_protocol.methods.adaptive_training import label_entropy
+from fleet_protocol.numbers.arrays import Doubles, Floats, Ints
+from fleet_protocol.numbers.tensors import Arrays
 from fleet_simulator.errors import DivergedError, WorkerError
 from fleet_simulator.experiment.faults import MOST_CLIPS, attacked, attacking_devices, attacks
 from fleet_simulator.experiment.local_kinds import is_prototypes, method_of

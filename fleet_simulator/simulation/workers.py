@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.own_python import safe_path
+from fleet_protocol.ground.own_python import safe_path
 from fleet_simulator.errors import WorkerError
 from fleet_simulator.partition.clip_shards import ClipShards
 from fleet_simulator.runs.inputs import Inputs

@@ -23,8 +23,8 @@ from urllib.parse import urlsplit
 
 from supervisor import Supervisor
 
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.ready_bundles import FIRST_CHOICE
+from fleet_protocol.bundle.ready_bundles import FIRST_CHOICE
+from fleet_protocol.ground.atomic_files import write_durably
 
 _MQTT = ("host", "port", "username", "password")
 _PASSWORD = "AURICLE_MQTT_PASSWORD"  # noqa: S105  (the variable's name)

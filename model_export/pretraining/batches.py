@@ -18,8 +18,8 @@ from jax import random
 from numpy.typing import NDArray
 
 from edge_client.features.front_end import open_front_end
-from fleet_protocol import sample_sounds
-from fleet_protocol.arrays import Floats
+from fleet_protocol.ground import sample_sounds
+from fleet_protocol.numbers.arrays import Floats
 from model_export.pretraining.corpus import NOISE, SPEECH, Corpus
 from model_export.pretraining.pictures import BANDS, FLOOR, FRAMES, LOG_POWERS, normalised, to_pixels, without_unknown
 from model_export.pretraining.read_speech import ReadSpeech

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.feature_settings import EmbeddingSettings, FrozenNetwork
-from fleet_protocol.known import Known, KnownWords
-from fleet_protocol.tensors import pack
+from fleet_protocol.bundle.feature_settings import EmbeddingSettings, FrozenNetwork
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.numbers.known import Known, KnownWords
+from fleet_protocol.numbers.tensors import pack
 from model_export.errors import ExportError
 from model_export.pretraining import front_end_file, read_speech
 from model_export.pretraining.corpus import Division, divide, list_recordings, read_corpus, settings_of, speakers_of
 
 if TYPE_CHECKING:
-    from fleet_protocol.arrays import Floats
+    from fleet_protocol.numbers.arrays import Floats
     from model_export.pretraining.joining import First
     from model_export.pretraining.training import Options, Progress, Training
 

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fleet_protocol.arrays import Array, Floats
+from fleet_protocol.numbers.arrays import Array, Floats
 from model_export.bundle import convert_module
 from model_export.layers.device_layers import Reshape
 from model_export.layers.operators import Tensor

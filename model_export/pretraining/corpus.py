@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from edge_client.audio.recordings import FORMATS, SUFFIXES, loudest_stretch, read_recording, speaker_of
 from edge_client.features.front_end import open_front_end
-from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.feature_settings import FeatureSettings, LogMelSettings, preset
+from fleet_protocol.bundle.feature_settings import FeatureSettings, LogMelSettings, preset
+from fleet_protocol.numbers.arrays import Array, Floats
 from model_export.errors import CorpusError
 from model_export.pretraining.pictures import BANDS, decode, picture_paths, to_pixels
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_protocol.ready_bundles import DESCRIPTION, FRONT_END_SUFFIX, find_member
-from fleet_protocol.tensors import Arrays, digest, unpack
+from fleet_protocol.bundle.ready_bundles import DESCRIPTION, FRONT_END_SUFFIX, find_member
+from fleet_protocol.numbers.tensors import Arrays, digest, unpack
 from model_export.errors import ExportError
 
 FORMAT, VERSION = "auricle-front-end", 1

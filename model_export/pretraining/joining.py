@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fleet_protocol.arrays import Array, Floats
+from fleet_protocol.numbers.arrays import Array, Floats
 from model_export.errors import ExportError
 from model_export.graph_operators import read_convolutions
 from model_export.pretraining import front_end_file

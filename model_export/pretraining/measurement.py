@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.embedding_statistics import EmbeddingStatistics, Scatter
+from fleet_protocol.numbers.arrays import Doubles, Floats
+from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics, Scatter
 from model_export.pretraining.conversion import run
 from model_export.pretraining.corpus import NOISE, SPEECH, Corpus, Division, read_log_mel
 from model_export.pretraining.evaluation import ClosedSet, FewShot, closed_set, few_shot, twelve_classes

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleet_protocol.arrays import Array, Floats
+from fleet_protocol.numbers.arrays import Array, Floats
 from model_export.errors import CorpusError
 
 FRAMES = 98  # of 25 ms, every 10 ms

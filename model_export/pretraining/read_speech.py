@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from edge_client.audio.recordings import SUFFIXES, read_recording
 from edge_client.features.front_end import open_front_end
-from fleet_protocol.arrays import Floats
-from fleet_protocol.feature_settings import LogMelSettings
+from fleet_protocol.bundle.feature_settings import LogMelSettings
+from fleet_protocol.numbers.arrays import Floats
 from model_export.errors import CorpusError
 from model_export.pretraining.corpus import SETTINGS
 from model_export.pretraining.pictures import FRAMES, to_pixels

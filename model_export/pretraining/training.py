@@ -22,10 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax, random
 
-from fleet_protocol.arrays import Floats
-from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import TensorError
-from fleet_protocol.tensors import pack, unpack
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.tensors import pack, unpack
 from model_export.errors import ExportError
 from model_export.pretraining.batches import Batches, Phones, Sounds
 from model_export.pretraining.network import DESIGNS, Design, Weights, frames, initial

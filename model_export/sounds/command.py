@@ -21,11 +21,11 @@ from edge_client.audio.recordings import FORMATS, SUFFIXES, loudest_stretch, rea
 from edge_client.features.augmentation import BackgroundNoise, augment_takes
 from edge_client.features.log_mel import LogMel
 from edge_client.learning.teaching.hearing import artificial_noise
-from fleet_protocol import sample_sounds
-from fleet_protocol.arrays import Floats
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.feature_settings import KALDI_32K, EmbeddingSettings, FrozenNetwork
-from fleet_protocol.known import Known
+from fleet_protocol.bundle.feature_settings import KALDI_32K, EmbeddingSettings, FrozenNetwork
+from fleet_protocol.ground import sample_sounds
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.known import Known
 from model_export.errors import CorpusError, ExportError
 from model_export.pretraining import front_end_file
 from model_export.pretraining.corpus import NOISE
@@ -33,7 +33,7 @@ from model_export.sounds import weights
 from model_export.sounds.known import known_sounds
 
 if TYPE_CHECKING:
-    from fleet_protocol.embedding_statistics import EmbeddingStatistics
+    from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
     from model_export.sounds.network import SoundNetwork
 
 SECONDS = (1, 2)

@@ -14,9 +14,9 @@ import math
 
 import numpy as np
 
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
-from fleet_protocol.known import ONCE_AN_HOUR, KnownSounds
+from fleet_protocol.numbers.arrays import Doubles, Floats
+from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.numbers.known import ONCE_AN_HOUR, KnownSounds
 from model_export.sounds.weights import Classifier, Projection, hard_swish_slope
 
 KNOWN: dict[str, tuple[int, ...]] = {

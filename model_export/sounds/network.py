@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from fleet_protocol.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats
 from model_export import cost
 from model_export.bundle import convert_module
 from model_export.layers.operators import Tensor

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load
 
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.embedding_statistics import Scatter
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.numbers.arrays import Doubles, Floats
+from fleet_protocol.numbers.embedding_statistics import Scatter
+from fleet_protocol.numbers.tensors import Arrays
 from model_export.errors import ExportError
 
 ATTRIBUTION = (

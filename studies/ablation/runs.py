@@ -12,7 +12,7 @@ from functools import partial
 from itertools import product
 from statistics import fmean
 
-from fleet_protocol.setting import Value
+from fleet_protocol.methods.setting import Value
 from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.experiment.sections import BaselinesSection, Experiment, FleetSection, ModelSection, RoundsSection
 from studies.fleets import Scale, keyword_clips

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from statistics import fmean
 
-from fleet_protocol.setting import Value
+from fleet_protocol.methods.setting import Value
 from fleet_simulator.experiment.faults import FaultsSection, attacking_devices
 from fleet_simulator.experiment.sections import Experiment, FleetSection, ModelSection, RoundsSection
 from studies.fleets import KEYWORDS, LPA, MEAN, Scale, keyword_clips

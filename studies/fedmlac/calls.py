@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fleet_protocol.setting import Value
+from fleet_protocol.methods.setting import Value
 from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.experiment.sections import (
     DataSection,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fleet_protocol.setting import Value
+from fleet_protocol.methods.setting import Value
 from studies.fleets import LPA, MEAN
 
 BASELINES, FEDMLAC = ("FedAvg", "FedProx", "FedOPT"), "FedMLAC"

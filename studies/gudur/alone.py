@@ -9,8 +9,8 @@ import numpy as np
 
 from edge_client.learning.sgd import Optimiser, accuracy, from_slots, settling, train_epoch
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Floats, Ints
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.numbers.arrays import Floats, Ints
 from fleet_simulator.errors import DivergedError
 from fleet_simulator.experiment.sections import UserSection, ZeroShotExperiment
 from fleet_simulator.partition.zero_shot_clips import UserClips

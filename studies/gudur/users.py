@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.split import KEYWORDS, SOUNDS, deal
-from fleet_protocol.setting import Value
+from fleet_protocol.methods.setting import Value
 from fleet_simulator.errors import DivergedError
 from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.experiment.sections import (

@@ -16,8 +16,8 @@ from statistics import fmean
 
 import numpy as np
 
-from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.setting import Value
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.methods.setting import Value
 from fleet_simulator.data.log_mel import pictures
 from fleet_simulator.data.recording_layouts import NOBODY
 from fleet_simulator.experiment.sections import (

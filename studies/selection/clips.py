@@ -12,8 +12,8 @@ import numpy as np
 
 from aggregator_server.selection.draw import Candidate, History, select
 from aggregator_server.strategies.registry import complete
-from fleet_protocol.arrays import Doubles
-from fleet_protocol.messages import Choice
+from fleet_protocol.messages.rest import Choice
+from fleet_protocol.numbers.arrays import Doubles
 from fleet_simulator.simulation.tasks import device_id
 from studies.run import Figures
 

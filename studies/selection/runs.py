@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from fleet_protocol.arrays import Doubles
-from fleet_protocol.setting import Value
+from fleet_protocol.methods.setting import Value
+from fleet_protocol.numbers.arrays import Doubles
 from fleet_simulator.experiment.sections import (
     BaselinesSection,
     DataSection,

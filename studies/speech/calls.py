@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from aggregator_server.selection.draw import History
-from fleet_protocol.arrays import Doubles
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.messages import Choice
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.messages.rest import Choice
+from fleet_protocol.numbers.arrays import Doubles
 from studies.run import Figures
 from studies.selection.clips import drawing
 from studies.speech.data import Counts, Speakers

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from edge_client.errors import ModelError
-from fleet_protocol.arrays import Array, Doubles, Floats, Ints
+from fleet_protocol.numbers.arrays import Array, Doubles, Floats, Ints
 
 BLANK = 0
 _LEAST = 1e-30  # stands for probabilities that float32 rounds to 0, so that every way stays possible

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet_protocol.arrays import Floats, Ints
-from fleet_protocol.feature_settings import LogMelSettings
+from fleet_protocol.bundle.feature_settings import LogMelSettings
+from fleet_protocol.numbers.arrays import Floats, Ints
 from fleet_simulator.data.log_mel import pictures
 from fleet_simulator.data.recording_layouts import NOBODY, Entry
 from model_export.pretraining.pictures import decode, mel_power

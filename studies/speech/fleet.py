@@ -18,11 +18,11 @@ from aggregator_server.aggregation.contract import Contribution, RoundResult
 from aggregator_server.strategies.registry import FleetKind, complete
 from aggregator_server.strategies.weight_sharing import PREFIX
 from edge_client.learning.sgd import Optimiser
-from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.messages import Choice, ClassInfo, Update, Work
-from fleet_protocol.personalisations import schedule
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import Choice, ClassInfo, Update, Work
+from fleet_protocol.methods.personalisations import schedule
+from fleet_protocol.numbers.arrays import Array, Floats
+from fleet_protocol.numbers.tensors import Arrays
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 from fleet_simulator.simulation.aggregator import FleetState, Uploads
 from fleet_simulator.simulation.federation import Devices, Federation

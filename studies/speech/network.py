@@ -13,8 +13,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.feature_settings import LogMelSettings, preset
+from fleet_protocol.bundle.feature_settings import LogMelSettings, preset
+from fleet_protocol.ground.atomic_files import write_durably
 from model_export.bundle import build_bundle
 from model_export.feature_statistics import Normalisation
 from model_export.layers.operators import max_pool_pairs

@@ -17,9 +17,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.bundle import Bundle, unpack_bundle, write_bundle
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.bundle.bundle_file import Bundle, unpack_bundle, write_bundle
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.numbers.tensors import Arrays
 from model_export.bundle import build_bundle, build_network
 from model_export.specification import Specification
 from studies.speech.ctc import BLANK, indices

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from fleet_protocol.arrays import Doubles
-from fleet_protocol.messages import Choice
+from fleet_protocol.messages.rest import Choice
+from fleet_protocol.numbers.arrays import Doubles
 from studies.fleets import Scale
 from studies.run import Call, Figures, Run
 from studies.selection.clips import FRACTION, HOURS

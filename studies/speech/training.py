@@ -8,8 +8,8 @@ import numpy as np
 
 from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.bundle import Bundle
+from fleet_protocol.bundle.bundle_file import Bundle
+from fleet_protocol.numbers.arrays import Array, Floats
 from studies.speech.ctc import posteriors
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyz '"

@@ -17,8 +17,8 @@ from aggregator_server.fleet.tokens import Person, add_token, find_person
 from aggregator_server.schemas import TokenRequest
 from aggregator_server.security import load_tokens
 from aggregator_server.store.opening import open_store
-from fleet_protocol.command_line import version
-from fleet_protocol.invitation_link import InvitationLink
+from fleet_protocol.ground.command_line import version
+from fleet_protocol.messages.invitation_link import InvitationLink
 from tests.support.aggregator_process import ADMIN, FakeDevice, public_set
 from tests.support.commands import answer, command, failed, printed, start
 

@@ -9,7 +9,7 @@ import pytest
 from aggregator_server import errors
 from aggregator_server.fleet.devices import describe_device, enrol
 from aggregator_server.security import load_tokens
-from fleet_protocol.messages import Enrolment, Versions
+from fleet_protocol.messages.rest import Enrolment, Versions
 from tests.support.aggregator_process import SETTINGS, FakeDevice
 
 DEVICE = FakeDevice(1, ("c0", "c1"))

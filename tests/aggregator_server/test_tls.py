@@ -12,7 +12,7 @@ from cryptography import x509
 from aggregator_server import tls
 from aggregator_server.errors import StartError
 from aggregator_server.web.listening import Listening
-from fleet_protocol.invitation_link import InvitationLink
+from fleet_protocol.messages.invitation_link import InvitationLink
 from tests.support.aggregator_process import public_set
 from tests.support.commands import answer, command, failed, printed
 

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import numpy as np
 
-from fleet_protocol.tensors import pack, unpack
+from fleet_protocol.numbers.tensors import pack, unpack
 from tests.support.aggregator_process import Fleet, SharingDevice, tiny_bundle
 from tests.support.core_fleet import devices
 

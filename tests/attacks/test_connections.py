@@ -11,7 +11,7 @@ import pytest
 
 from aggregator_server.fleet.devices import enrol
 from aggregator_server.store.opening import open_store
-from fleet_protocol.messages import Enrolment, parse
+from fleet_protocol.messages.rest import Enrolment, parse
 from tests.support.aggregator_process import Aggregator, FakeDevice, read_answer, trickle
 from tests.support.edge_process import wait_for
 from tests.support.proxy import behind_proxy

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from edge_client.audio.recordings import encode_wave
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.edge_commands import EdgeCommands
 from tests.support.edge_process import EdgeDaemon
 from tests.support.owner_page import OwnerPage

@@ -21,12 +21,12 @@ from edge_client.storage.checked_files import copy_of, read_checked
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import EmbeddingCache
 from edge_client.storage.identity import Membership
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.messages import ClassInfo
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.tensors import digest, pack, unpack
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassInfo
+from fleet_protocol.numbers.tensors import digest, pack, unpack
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.flips import flips
 from tests.support.sounds import melody

@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fleet_protocol.bundle import unpack_bundle
+from fleet_protocol.bundle.bundle_file import unpack_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import BundleError, ProtocolError, UnreachableError
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
-from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.tensors import digest, pack, unpack
-from fleet_protocol.word_order import WordOrder
+from fleet_protocol.messages.public_set import PublicSet, pack_consensus, unpack_consensus
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import digest, pack, unpack
+from fleet_protocol.numbers.word_order import WordOrder
 from tests.support.aggregator_process import public_set, tiny_bundle
 from tests.support.flips import flips
 from tests.support.hostile_server import HostileServer, whole

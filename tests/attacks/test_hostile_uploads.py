@@ -12,14 +12,14 @@ from aggregator_server.strategies.fedkws_ui import adaptive_local_training
 from aggregator_server.strategies.registry import complete, known_settings
 from aggregator_server.strategies.strategy import DeviceStatistics
 from fleet_protocol.limits import REPORTS
-from fleet_protocol.messages import Choice
+from fleet_protocol.messages.rest import Choice
 from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, sound_impressions, tiny_bundle
 
 CAPACITY = 16
 
 
 def packed(arrays, document):
-    """Safetensors whose document may hold NaN and Infinity, which fleet_protocol.tensors.pack never writes."""
+    """Safetensors whose document may hold NaN and Infinity, which fleet_protocol.numbers.tensors.pack never writes."""
     return save(arrays, metadata={"auricle": json.dumps(document)})
 
 

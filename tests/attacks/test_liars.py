@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from fleet_protocol.messages import ClassReport
+from fleet_protocol.messages.rest import ClassReport
 from tests.support.aggregator_process import FakeDevice, Fleet
 from tests.support.edge_process import wait_for
 from tests.support.embedded_words import CENTRES, NUMBERS, SPREAD, PrototypeDevice, embedded_public_set

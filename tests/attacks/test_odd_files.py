@@ -8,7 +8,7 @@ import pytest
 
 from edge_client.audio.recordings import duration_s
 from edge_client.errors import RecordingError
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.edge_commands import EdgeCommands
 from tests.support.owner_page import OwnerPage
 from tests.support.sounds import write_clips

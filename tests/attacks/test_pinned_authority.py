@@ -19,7 +19,7 @@ from edge_client.fleet.joining import join
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.client import certificates
 from fleet_protocol.errors import CertificateError
-from fleet_protocol.invitation_link import InvitationLink
+from fleet_protocol.messages.invitation_link import InvitationLink
 from tests.support.aggregator_process import Aggregator
 from tests.support.edge_process import EdgeDaemon
 from tests.support.tls_server import TlsServer

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.aggregator_process import TOKENS, Aggregator, FakeDevice, Fleet
 from tests.support.edge_process import BRISK, EdgeDaemon, wait_for
 from tests.support.sounds import write_clips

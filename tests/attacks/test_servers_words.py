@@ -13,7 +13,7 @@ from edge_client.storage.blob_cache import BlobCache
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import PlanError, RefusedError, UnreachableError
-from fleet_protocol.messages import Choice, ClassInfo, Work, to_json
+from fleet_protocol.messages.rest import Choice, ClassInfo, Work, to_json
 from tests.support.hostile_server import HostileServer, whole
 
 PLAN = make_plan(RoundRequest("zero_shot"))

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pytest
 
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.tensors import pack
-from fleet_protocol.word_order import WordOrder
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import pack
+from fleet_protocol.numbers.word_order import WordOrder
 from tests.support.aggregator_process import Fleet
 from tests.support.embedded_words import CENTRES, NUMBERS, PrototypeDevice, clips, embedded_public_set
 

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.class_discovery.trials import WORDS, Corpus
 from benchmarks.class_discovery.unheard import SENDERS, run_strategy, run_unheard
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.ready_bundles import FOLDER
+from fleet_protocol.bundle.ready_bundles import FOLDER
 
 SPEAKERS, TAKES = 80, 6
 

@@ -10,8 +10,8 @@ from benchmarks.living.weeks import Layout, Life, measure
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.features.front_end import open_sliding
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.checkout import DATA
 from tests.support.sounds import write_clips
 from tests.support.taught_device import Device

@@ -6,7 +6,7 @@ import pytest
 from demo import DemoError
 from demo.corpus import EVERYDAY_SOUNDS, cached, synthesise
 from edge_client.audio.recordings import Recordings, speaker_of
-from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.bundle.feature_settings import PRESETS
 
 pytest.importorskip("espeakng_loader")
 

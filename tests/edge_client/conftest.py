@@ -6,8 +6,8 @@ import pytest
 
 from edge_client.capture.microphone import Microphone
 from edge_client.config.sections import MicrophoneConfig
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.edge_commands import EdgeCommands
 from tests.support.mqtt_broker import starting
 from tests.support.taught_device import Device

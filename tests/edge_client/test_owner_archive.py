@@ -12,7 +12,7 @@ from edge_client.owner import Teaching
 from edge_client.owner_archive import export_to, take_in
 from edge_client.owner_changes import know
 from edge_client.owner_undo import changes, undo
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.asked_device import Owner, sound
 from tests.support.checkout import ROOT
 from tests.support.sounds import RATE

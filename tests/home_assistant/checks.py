@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fleet_protocol.sample_sounds import RATE_HZ
+from fleet_protocol.ground.sample_sounds import RATE_HZ
 from tests.home_assistant.core import complaints
 from tests.home_assistant.house import LABELS, House
 from tests.support.asked_device import ask

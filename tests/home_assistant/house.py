@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from edge_client.audio.resampling import resample
-from fleet_protocol.arrays import Floats
-from fleet_protocol.sample_sounds import RATE_HZ, save, takes
+from fleet_protocol.ground.sample_sounds import RATE_HZ, save, takes
+from fleet_protocol.numbers.arrays import Floats
 from tests.home_assistant.core import HomeAssistant
 from tests.home_assistant.environment import Environment
 from tests.support.checkout import ROOT

@@ -7,8 +7,8 @@ import pytest
 
 from edge_client.audio.recordings import Recordings
 from edge_client.features.mfcc import Mfcc
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.feature_settings import preset
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.feature_settings import preset
 from tests.support.checkout import run_module, run_python
 from tests.support.sounds import write_clips
 

@@ -6,10 +6,10 @@ from importlib.metadata import version
 
 import pytest
 
-from fleet_protocol.bundle import BACKGROUND, read_bundle
-from fleet_protocol.feature_settings import PRESETS
-from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle, ready_names
-from fleet_protocol.tensors import digest
+from fleet_protocol.bundle.bundle_file import BACKGROUND, read_bundle
+from fleet_protocol.bundle.feature_settings import PRESETS
+from fleet_protocol.bundle.ready_bundles import FIRST_CHOICE, find_bundle, ready_names
+from fleet_protocol.numbers.tensors import digest
 from model_export.front_ends import SHIPPED
 from model_export.ready_bundles import RECIPES, describe, read_catalogue
 from tests.support.checkout import run_python, without_tensorflow

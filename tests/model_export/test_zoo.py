@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
 from model_export.cost import describe, training_multiply_adds
 from tests.support.checkout import built, run_python
 

@@ -6,7 +6,7 @@ import pytest
 from edge_client.errors import ModelError
 from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.bundle import unpack_bundle
+from fleet_protocol.bundle.bundle_file import unpack_bundle
 from studies.speech.ctc import character_error_rate, greedy, posteriors
 from studies.speech.network import build_bundle, preset, specification
 from studies.speech.training import Transcriber, train_epoch

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from fleet_simulator.experiment import sections
 from studies.gudur import runs as study
 from studies.gudur.alone import KINDS, users_alone

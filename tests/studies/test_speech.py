@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
 from studies.fleets import StudyError
 from studies.speech import data
 from studies.speech import runs as study

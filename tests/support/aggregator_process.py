@@ -13,11 +13,11 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from fleet_protocol.bundle import Layer, Manifest, write_bundle
-from fleet_protocol.feature_settings import PRESETS
-from fleet_protocol.messages import ClassInfo, ClassReport, Update
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import pack
+from fleet_protocol.bundle.bundle_file import Layer, Manifest, write_bundle
+from fleet_protocol.bundle.feature_settings import PRESETS
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassInfo, ClassReport, Update
+from fleet_protocol.numbers.tensors import pack
 from tests.support.forked_server import ForkedServer
 from tests.support.state_servers import options_of
 

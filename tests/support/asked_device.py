@@ -9,7 +9,7 @@ from edge_client.owner import Teaching
 from edge_client.owner_undo import changes, undo
 from edge_client.questions.answers import store_of
 from edge_client.questions.store import Question, sound_of
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.sounds import RATE, melody, write_clips
 from tests.support.taught_device import Device
 

@@ -27,7 +27,7 @@ def built(name: str, make: Callable[[Path], object]) -> Path:
     digest = sources_digest(
         "model_export/**/*.py",
         "model_export/*.json",
-        "fleet_protocol/*.py",
+        "fleet_protocol/**/*.py",
         "tests/conftest.py",
         "tests/support/embedding_bundles.py",
         "edge_client/front_ends/*",

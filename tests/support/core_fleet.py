@@ -19,8 +19,8 @@ from aggregator_server.schemas import ModelInfo, RoundRequest
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.opening import open_store
 from aggregator_server.store.store import Store
-from fleet_protocol.messages import ClassReport, Enrolment, Learned, Receipt, Work
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassReport, Enrolment, Learned, Receipt, Work
 from tests.support.aggregator_process import FakeDevice, public_set, tiny_bundle
 from tests.support.state_servers import located
 

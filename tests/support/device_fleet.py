@@ -5,7 +5,7 @@ import os
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
 from tests.support.aggregator_process import ENROL
 from tests.support.edge_process import BRISK, EdgeDaemon, give_identity, wait_for
 from tests.support.sounds import public_set_of, write_clips

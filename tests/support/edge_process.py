@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from edge_client.storage.device_state import DeviceState
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from fleet_protocol.client.identity import Identity
-from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import ROOT, run_module
 
 

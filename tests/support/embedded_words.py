@@ -4,9 +4,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FrozenNetwork
-from fleet_protocol.messages import ClassInfo
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.bundle.feature_settings import PRESETS, EmbeddingSettings, FrozenNetwork
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassInfo
 from tests.support.aggregator_process import FakeDevice
 
 NUMBERS = 12

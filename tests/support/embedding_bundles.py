@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FrozenNetwork
+from fleet_protocol.bundle.feature_settings import PRESETS, EmbeddingSettings, FrozenNetwork
 from model_export.bundle import build_bundle
 from model_export.feature_statistics import Normalisation
 from model_export.specification import Specification

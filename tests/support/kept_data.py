@@ -13,9 +13,9 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.invitation_link import InvitationLink
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.messages.invitation_link import InvitationLink
 from tests.support.aggregator_process import Aggregator, Fleet, SharingDevice, tiny_bundle
 from tests.support.device_fleet import finished, open_round
 from tests.support.edge_process import BRISK, EdgeDaemon, wait_for

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fleet_protocol.feature_settings import preset
+from fleet_protocol.bundle.feature_settings import preset
 from model_export.bundle import build_network
 from model_export.feature_statistics import Normalisation
 from model_export.layers import device_layers as layers

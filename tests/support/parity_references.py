@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from benchmarks.parity.variants import BATCH, LARGER, STEPS, VARIANTS
-from fleet_protocol.ready_bundles import find_bundle, ready_names
+from fleet_protocol.bundle.ready_bundles import find_bundle, ready_names
 from tests.support.checkout import built, run_python
 
 # All steps of the large networks take minutes.

@@ -14,8 +14,8 @@ from aggregator_server.fleet.invitations import invite
 from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.queries import write_seen
 from aggregator_server.schemas import InvitationRequest
-from fleet_protocol.command_line import version
-from fleet_protocol.messages import ClassInfo, ClassReport, Enrolment, Learned, Versions
+from fleet_protocol.ground.command_line import version
+from fleet_protocol.messages.rest import ClassInfo, ClassReport, Enrolment, Learned, Versions
 from tests.support.aggregator_process import FakeDevice, public_set
 from tests.support.core_fleet import CoreFleet, quiet
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from aggregator_server.aggregation.contract import Contribution
 from aggregator_server.schemas import RoundRequest
-from fleet_protocol.messages import ClassReport, Update
+from fleet_protocol.messages.rest import ClassReport, Update
 from tests.support import round_inputs
 from tests.support.embedded_words import SETTINGS, WORDS, described, embedded_public_set
 

@@ -1,8 +1,8 @@
 """The work of a round, as the aggregator would send it."""
 
 from edge_client.learning.methods.local_method import local_methods
-from fleet_protocol.messages import Choice, RoundPlan, Work
-from fleet_protocol.setting import complete
+from fleet_protocol.messages.rest import Choice, RoundPlan, Work
+from fleet_protocol.methods.setting import complete
 
 
 def work_of(method: str = "fedavg", round_id: int = 3, **settings) -> Work:

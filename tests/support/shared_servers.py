@@ -24,8 +24,8 @@ from aggregator_server.store.opening import open_store
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import UnreachableError
-from fleet_protocol.messages import Learned
-from fleet_protocol.tensors import digest
+from fleet_protocol.messages.rest import Learned
+from fleet_protocol.numbers.tensors import digest
 from tests.support.aggregator_process import ADMIN, TOKENS, Aggregator, SharingDevice, public_set, tiny_bundle
 from tests.support.core_fleet import SAMPLES, CoreFleet
 from tests.support.desk import free_port

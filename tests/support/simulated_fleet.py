@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from fleet_protocol.tensors import unpack
+from fleet_protocol.numbers.tensors import unpack
 from fleet_simulator.cli import main
 from fleet_simulator.runs.progress import Progress
 from fleet_simulator.runs.run_folder import STATE

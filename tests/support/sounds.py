@@ -11,8 +11,8 @@ import pytest
 
 from edge_client.audio.recordings import encode_wave
 from edge_client.clips.public_set import build_public_set
-from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.messages.public_set import PublicSet
 
 RATE = 16_000
 TONES = {"yes": (400, 900), "no": (900, 400), "up": (1500, 1500), "down": (2500, 700), "stop": (700, 3200)}

@@ -16,8 +16,8 @@ from edge_client.learning.training_job import to_line
 from edge_client.learning.worker import run
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.tensors import digest
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.numbers.tensors import digest
 from tests.support.checkout import ROOT
 from tests.support.edge_process import BRISK, EdgeDaemon, give_identity
 from tests.support.sound_server import no_sound_devices

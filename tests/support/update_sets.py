@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from aggregator_server.aggregation import Layout, Updates, stack_updates
-from fleet_protocol.bundle import Layer
+from fleet_protocol.bundle.bundle_file import Layer
 
 # Two layers, the first of a kernel and a bias: six weights.
 LAYOUT = Layout(

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from edge_client.config import load_config, section_classes
-from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle
+from fleet_protocol.bundle.ready_bundles import FIRST_CHOICE, find_bundle
 from tests.support.checkout import ROOT
 
 pytestmark = pytest.mark.slow

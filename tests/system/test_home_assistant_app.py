@@ -19,7 +19,7 @@ from wyoming.client import AsyncClient
 from wyoming.info import Describe, Info
 
 from edge_client.config import load_config
-from fleet_protocol.ready_bundles import FIRST_CHOICE
+from fleet_protocol.bundle.ready_bundles import FIRST_CHOICE
 from tests.support.checkout import ROOT
 from tests.support.desk import free_port
 from tests.support.edge_process import wait_for

@@ -15,7 +15,7 @@ import pytest
 from aggregator_server.store.opening import open_store
 from edge_client.storage.checked_files import read_twice, write_twice
 from edge_client.storage.database import Database
-from fleet_protocol.tensors import digest, pack, unpack
+from fleet_protocol.numbers.tensors import digest, pack, unpack
 from tests.support.aggregator_process import Aggregator, Fleet, SharingDevice
 from tests.support.commands import command
 from tests.support.edge_process import EdgeDaemon, wait_for

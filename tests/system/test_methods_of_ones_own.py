@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleet_protocol.tensors import unpack
+from fleet_protocol.numbers.tensors import unpack
 from tests.support.aggregator_process import Fleet, SharingDevice, tiny_bundle
 from tests.support.checkout import ROOT, run_module
 from tests.support.dashboard_visitor import Visitor

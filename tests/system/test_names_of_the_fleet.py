@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.device_fleet import enrolled, finished, open_round
 from tests.support.mqtt_broker import Broker, Reader, Sensors, needs_broker, starting
 from tests.support.owner_page import OwnerPage

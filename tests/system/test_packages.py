@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_protocol.ready_bundles import FIRST_CHOICE
+from fleet_protocol.bundle.ready_bundles import FIRST_CHOICE
 from tests.support import packages
 from tests.support.checkout import ROOT
 
@@ -75,7 +75,7 @@ def test_the_wheel_is_installed_as_a_tool(tmp_path, installer):
 # Where an installed wheel has its modules, and the bundle of its example of a configuration.
 WHERE = """
 import pathlib, sys
-import fleet_protocol.ready_bundles as bundles
+import fleet_protocol.bundle.ready_bundles as bundles
 from edge_client.config import load_config
 print(bundles.__file__, load_config(pathlib.Path(sys.argv[1])).model.bundle)
 """

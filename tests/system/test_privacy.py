@@ -23,10 +23,10 @@ from edge_client.features.front_end import open_front_end
 from edge_client.learning.methods.local_method import LocalMethod, local_methods
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
-from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.tensors import unpack
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.feature_settings import EmbeddingSettings, FeatureSettings
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.numbers.tensors import unpack
 from tests.support.aggregator_process import ENROL, Aggregator
 from tests.support.checkout import ROOT
 from tests.support.edge_process import BRISK, EdgeDaemon, give_identity, wait_for

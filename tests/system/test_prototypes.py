@@ -3,8 +3,8 @@
 import pytest
 
 from edge_client.clips.folders import check_label, rejected
-from fleet_protocol.invitation_link import InvitationLink
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.messages.invitation_link import InvitationLink
 from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
 from tests.support.edge_process import wait_for
 from tests.support.sounds import write_clips

@@ -30,10 +30,10 @@ from aggregator_server.store.tables import (
     table_of,
 )
 from aggregator_server.strategies.registry import strategy
+from fleet_protocol.bundle.feature_settings import PRESETS, FeatureSettings
 from fleet_protocol.errors import ProtocolError
-from fleet_protocol.feature_settings import PRESETS, FeatureSettings
-from fleet_protocol.messages import Receipt, Update, parse
-from fleet_protocol.tensors import view
+from fleet_protocol.messages.rest import Receipt, Update, parse
+from fleet_protocol.numbers.tensors import view
 
 _ROUNDS, _PARTICIPANTS, _MODELS = table_of(RoundRow), table_of(ParticipantRow), table_of(ModelRow)
 _BLOBS, _DEVICES, _REPUTATIONS = table_of(BlobRow), table_of(DeviceRow), table_of(ReputationRow)

@@ -28,7 +28,7 @@ from aggregator_server.store.tables import (
     RoundRow,
     table_of,
 )
-from fleet_protocol.messages import ClassAssignment, Learned, MergedClass, Work, WorkKind
+from fleet_protocol.messages.rest import ClassAssignment, Learned, MergedClass, Work, WorkKind
 
 _DEVICES, _REPUTATIONS = table_of(DeviceRow), table_of(ReputationRow)
 _LEARNED, _PARTICIPANTS = table_of(LearnedRow), table_of(ParticipantRow)

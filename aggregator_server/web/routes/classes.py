@@ -12,7 +12,7 @@ from aggregator_server.fleet.class_details import describe_class, list_class_his
 from aggregator_server.operator_changes.merge_and_retire import merge_class, remove_class
 from aggregator_server.schemas import ClassChange, ClassDetail
 from aggregator_server.web.routes.access import By, CurrentService, Operator, Viewer, for_members, for_people
-from fleet_protocol.messages import ClassInfo
+from fleet_protocol.messages.rest import ClassInfo
 
 router = APIRouter(tags=["classes"])
 _CHANGE_ERRORS = "class_not_found round_open round_not_done invalid_request"

@@ -14,7 +14,7 @@ from aggregator_server.web.http_errors import documented
 from aggregator_server.web.refused_requests import caller
 from aggregator_server.web.routes import access
 from aggregator_server.web.service import Service
-from fleet_protocol.messages import Enrolled, Enrolment
+from fleet_protocol.messages.rest import Enrolled, Enrolment
 
 router = APIRouter(tags=["devices"])
 

@@ -15,7 +15,7 @@ from aggregator_server.store.free_space import free_space
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.metrics import write_metrics
 from aggregator_server.web.routes.access import CurrentService, Viewer, for_people
-from fleet_protocol.messages import Authority
+from fleet_protocol.messages.rest import Authority
 
 router = APIRouter()
 _VERSION = version("auricle")  # asked of the disk once

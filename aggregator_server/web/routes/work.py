@@ -16,7 +16,7 @@ from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, D
 from aggregator_server.web.routes.blobs import BINARY_BODY
 from aggregator_server.web.routes.rounds import RoundId
 from aggregator_server.web.service import Service
-from fleet_protocol.messages import Learned, Receipt, Work
+from fleet_protocol.messages.rest import Learned, Receipt, Work
 
 router = APIRouter(tags=["work"])
 

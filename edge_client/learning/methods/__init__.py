@@ -1,1 +1,1 @@
-"""What a device computes in a round, one file for each method (fleet_protocol/local_methods.py)."""
+"""What a device computes in a round, one file for each method (fleet_protocol/methods/local_methods.py)."""

@@ -1,7 +1,7 @@
 """FedAvg's local part (McMahan et al. 2017): cross-entropy on the device's clips."""
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
-from fleet_protocol.local_methods import FEDAVG as TERMS
+from fleet_protocol.methods.local_methods import FEDAVG as TERMS
 
 
 def prepare(_task: LocalTask) -> TrainingPlan:

@@ -7,9 +7,9 @@ evenly spread over the classes, take more steps.
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
-from fleet_protocol.adaptive_training import label_entropy, utility
-from fleet_protocol.arrays import Floats
-from fleet_protocol.local_methods import FEDKWS_UI as TERMS
+from fleet_protocol.methods.adaptive_training import label_entropy, utility
+from fleet_protocol.methods.local_methods import FEDKWS_UI as TERMS
+from fleet_protocol.numbers.arrays import Floats
 
 # A mean loss in nats at which a model names its own clips with 95 % certainty: it has learned them by heart.
 OVERFITTED = 0.05

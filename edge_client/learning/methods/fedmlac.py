@@ -5,8 +5,8 @@ Only the plug-in, the shared model, travels; the own model may have any architec
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
-from fleet_protocol.arrays import Floats
-from fleet_protocol.local_methods import FEDMLAC as TERMS
+from fleet_protocol.methods.local_methods import FEDMLAC as TERMS
+from fleet_protocol.numbers.arrays import Floats
 
 
 def prepare(task: LocalTask) -> TrainingPlan:

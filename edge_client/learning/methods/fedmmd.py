@@ -9,8 +9,8 @@ t = label - lambda dMMD^2/dz is exact.
 import numpy as np
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.local_methods import FEDMMD as TERMS
+from fleet_protocol.methods.local_methods import FEDMMD as TERMS
+from fleet_protocol.numbers.arrays import Doubles, Floats
 
 # Kernel widths as factors on the mean squared distance (Long et al. 2015 take powers of two around it).
 _WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)

@@ -4,7 +4,7 @@ The term is ``proximal`` of the training step, model_export/trainable.py.
 """
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
-from fleet_protocol.local_methods import FEDPROX as TERMS
+from fleet_protocol.methods.local_methods import FEDPROX as TERMS
 
 
 def prepare(task: LocalTask) -> TrainingPlan:

@@ -16,9 +16,9 @@ from edge_client.learning.rounds.training_round import TrainingRound
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
-from fleet_protocol.local_methods import MethodTerms
-from fleet_protocol.messages import Work
-from fleet_protocol.registry import Registry, discover
+from fleet_protocol.messages.rest import Work
+from fleet_protocol.methods.local_methods import MethodTerms
+from fleet_protocol.methods.registry import Registry, discover
 
 __all__ = ["LocalMethod", "LocalTask", "TrainingPlan", "UnsharedMethod"]
 

@@ -5,6 +5,6 @@ import functools
 from edge_client.learning.methods.local_method import UnsharedMethod
 from edge_client.learning.rounds.score_sharing import ScoreSharing
 from edge_client.learning.rounds.training_round import TrainingRound
-from fleet_protocol.local_methods import ZERO_SHOT as TERMS
+from fleet_protocol.methods.local_methods import ZERO_SHOT as TERMS
 
 METHOD = UnsharedMethod("zero_shot", TERMS.settings, functools.partial(TrainingRound, start=ScoreSharing))

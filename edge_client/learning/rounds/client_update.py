@@ -14,14 +14,14 @@ from edge_client.learning.class_links import take_labels
 from edge_client.learning.new_sounds import describe
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.adaptive_training import label_entropy
-from fleet_protocol.arrays import Floats, Ints
-from fleet_protocol.bundle import Bundle
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import ClassReport, Update, Work
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.setting import Value
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.bundle.bundle_file import Bundle
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassReport, Update, Work
+from fleet_protocol.methods.adaptive_training import label_entropy
+from fleet_protocol.methods.setting import Value
+from fleet_protocol.numbers.arrays import Floats, Ints
+from fleet_protocol.numbers.tensors import Arrays
 
 
 def require_clips(work: Work, clips: Clips, label_map: LabelMap) -> None:

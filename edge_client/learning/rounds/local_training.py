@@ -18,8 +18,8 @@ from edge_client.learning.class_links import SlotOrder
 from edge_client.learning.sgd import from_slots
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Bools, Floats, Ints
-from fleet_protocol.setting import Value
+from fleet_protocol.methods.setting import Value
+from fleet_protocol.numbers.arrays import Bools, Floats, Ints
 
 Targets = Callable[[Floats, Floats], Floats]
 

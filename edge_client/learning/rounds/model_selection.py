@@ -15,10 +15,10 @@ import numpy as np
 
 from edge_client.learning.training_data import FEWEST, Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Bools, Floats
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.numbers.arrays import Bools, Floats
+from fleet_protocol.numbers.tensors import Arrays
 
 # Share of what a model named rightly that a new class may cost. Chosen on one fleet of the demonstration, seed 7.
 _MOST_LOST = 0.1

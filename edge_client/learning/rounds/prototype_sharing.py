@@ -26,16 +26,16 @@ from edge_client.learning.teaching.job import go_over
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
-from fleet_protocol.arrays import Floats
-from fleet_protocol.bundle import Manifest
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.joint_statistics import JointStatistics
-from fleet_protocol.labels import LabelMap
+from fleet_protocol.bundle.bundle_file import Manifest
+from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.limits import STATES_BEFORE, WORD_S
-from fleet_protocol.messages import Learned, Update, Work, to_json
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays, pack
-from fleet_protocol.word_order import WordOrder
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import Learned, Update, Work, to_json
+from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.joint_statistics import JointStatistics
+from fleet_protocol.numbers.tensors import Arrays, pack
+from fleet_protocol.numbers.word_order import WordOrder
 
 
 class PrototypeExchange:

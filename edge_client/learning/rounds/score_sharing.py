@@ -17,11 +17,11 @@ from edge_client.learning.class_links import adopt_classes, link_recognised, to_
 from edge_client.learning.rounds.client_update import ClientUpdate, RoundContext, percent, require_clips, require_finite
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Floats
+from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.errors import ProtocolError
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import Update, Work
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.messages.rest import Update, Work
+from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.tensors import Arrays
 
 
 class ScoreSharing(ClientUpdate):

@@ -13,11 +13,11 @@ from edge_client.learning.rounds.kept_model import adoptable, choose, result_of
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
-from fleet_protocol.bundle import unpack_bundle
+from fleet_protocol.bundle.bundle_file import unpack_bundle
 from fleet_protocol.errors import TensorError
-from fleet_protocol.messages import Learned, Work, to_json
-from fleet_protocol.public_set import PublicSet, unpack_consensus
-from fleet_protocol.tensors import Arrays, pack, unpack
+from fleet_protocol.messages.public_set import PublicSet, unpack_consensus
+from fleet_protocol.messages.rest import Learned, Work, to_json
+from fleet_protocol.numbers.tensors import Arrays, pack, unpack
 
 
 class TrainingRound:

@@ -18,11 +18,11 @@ from edge_client.learning.rounds.local_training import LocalTask, PublicRows, Tr
 from edge_client.learning.sgd import accuracy
 from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.bundle import Bundle, Manifest
+from fleet_protocol.bundle.bundle_file import Bundle, Manifest
+from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.errors import ProtocolError
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import ClassInfo, Update, Work
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.messages.rest import ClassInfo, Update, Work
+from fleet_protocol.numbers.tensors import Arrays
 
 
 class WeightSharing(ClientUpdate):

@@ -10,9 +10,9 @@ import numpy as np
 
 from edge_client.clips.folders import WORD
 from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
-from fleet_protocol.joint_statistics import JointStatistics
+from fleet_protocol.numbers.arrays import Doubles, Floats
+from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.numbers.joint_statistics import JointStatistics
 
 # Takes of a word are by one person where they scatter less than this share of what clips of the least varied word of
 # the pretraining do: so little that takes of six people are never called so.

@@ -18,10 +18,10 @@ from edge_client.detection.thresholds import Tail
 from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
 from edge_client.model.prototypes import Prototype
 from edge_client.storage.class_offers import Refused
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.numbers.arrays import Doubles, Floats
+from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
 
 # Share of a sound that the device hears already that may be taken for a class of others.
 _OWN_SHARE = 0.25

@@ -38,12 +38,12 @@ from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.class_offers import Refused
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
-from fleet_protocol.arrays import Floats
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import Arrays
 
 _CENTRES = 100
 _OFF = 2.0

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from edge_client.clips.folders import SOUND, WORD
 from edge_client.learning.negative_prototypes import believed
 from edge_client.learning.sgd import from_slots
-from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
-from fleet_protocol.joint_statistics import JointStatistics
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.numbers.arrays import Doubles, Floats
+from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.numbers.joint_statistics import JointStatistics
 
 # Rows of a label in one pass.
 _ROWS = 50

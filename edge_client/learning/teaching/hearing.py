@@ -26,8 +26,8 @@ from edge_client.features.embedding import JointEmbedding
 from edge_client.features.front_end import FrontEnd, open_front_end
 from edge_client.learning.teaching.head_material import Before, Heard
 from edge_client.storage.embedding_cache import EmbeddingCache, clip_key
-from fleet_protocol.arrays import Floats
-from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.numbers.arrays import Floats
 
 log = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ from edge_client.learning.teaching.head import teach_head
 from edge_client.storage.class_offers import Refused
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import TEACHING, SavedModel
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.messages import ClassInfo
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.messages.rest import ClassInfo
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from edge_client.detection.scores import directions_before, prototype, weight_of
 from edge_client.detection.thresholds import Tail, fit_tails
 from edge_client.learning.teaching.head_material import Before, HeadMaterial, Heard
 from edge_client.model.prototypes import Prototype
-from fleet_protocol.arrays import Floats
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
-from fleet_protocol.known import ONCE_AN_HOUR
-from fleet_protocol.labels import LabelMap
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.numbers.known import ONCE_AN_HOUR
 
 # Embeddings of other words, and as many of people's talk, by which thresholds are set.
 _OTHERS = 4000

@@ -9,8 +9,8 @@ from flwr.server.strategy import FedAdagrad, FedAdam, FedYogi
 from flwr.server.strategy.aggregate import aggregate_krum, aggregate_median, aggregate_trimmed_avg
 
 from aggregator_server.aggregation import Layout, aggregate_weights, stack_updates
-from fleet_protocol.bundle import Layer
-from fleet_protocol.messages import Choice
+from fleet_protocol.bundle.bundle_file import Layer
+from fleet_protocol.messages.rest import Choice
 
 SHAPES = {"conv.kernel": (3, 3, 1, 16), "conv.bias": (16,), "head.kernel": (64, 12), "head.bias": (12,)}
 LAYOUT = Layout((Layer("conv", ("conv.kernel", "conv.bias")), Layer("head", ("head.kernel", "head.bias"))), SHAPES)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aggregator_server.aggregation import aggregate_weights
 from aggregator_server.aggregation.screened_mean import ALL_LAYERS, screen
-from fleet_protocol.messages import Choice
+from fleet_protocol.messages.rest import Choice
 from tests.support.update_sets import LAYOUT, WIDTH, fleets, matrix, updates
 
 START = np.zeros(WIDTH, np.float32)

@@ -7,7 +7,7 @@ from aggregator_server.aggregation import aggregate_weights, stack_updates
 from aggregator_server.aggregation import updates as module
 from aggregator_server.aggregation.updates import stable_order
 from aggregator_server.errors import AggregationError
-from fleet_protocol.messages import Choice
+from fleet_protocol.messages.rest import Choice
 from tests.support.update_sets import LAYOUT, WIDTH, matrix
 
 ARRAYS = {

@@ -15,7 +15,7 @@ from aggregator_server.aggregation.rule import rules, weight_rules
 from aggregator_server.aggregation.server_optimisers import server_step
 from aggregator_server.aggregation.weighted_mean import weighted_mean
 from aggregator_server.errors import AggregationError
-from fleet_protocol.messages import Choice
+from fleet_protocol.messages.rest import Choice
 from tests.support.checkout import ROOT
 from tests.support.update_sets import LAYOUT, fleets, matrix, updates, uploaded
 

@@ -11,7 +11,7 @@ import pytest
 
 from aggregator_server.commands.watching import accuracy_of
 from aggregator_server.rounds.replies import recognition_of
-from fleet_protocol.messages import ClassReport
+from fleet_protocol.messages.rest import ClassReport
 from tests.support.aggregator_process import FakeDevice, Fleet
 from tests.support.commands import answer, command, failed, printed, start
 from tests.support.edge_process import wait_for

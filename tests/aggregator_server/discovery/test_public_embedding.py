@@ -10,7 +10,7 @@ from aggregator_server.discovery.new_sounds import recognise
 from aggregator_server.discovery.public_embedding import PublicEmbedding
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.strategies.upload_checks import check_arrays
-from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.bundle.feature_settings import PRESETS
 from tests.support.embedded_words import NUMBERS, SETTINGS, SPREAD, clips
 from tests.support.prototype_rounds import PUBLIC, inputs, upload
 

@@ -4,7 +4,7 @@ import pytest
 
 from aggregator_server.fleet.devices import describe_device, enrol
 from aggregator_server.fleet.versions import is_outdated
-from fleet_protocol.messages import Enrolment, Versions, parse
+from fleet_protocol.messages.rest import Enrolment, Versions, parse
 
 
 def test_the_server_knows_what_a_device_runs_until_it_says_something_else(fleet):

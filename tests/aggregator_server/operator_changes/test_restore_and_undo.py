@@ -11,11 +11,11 @@ from aggregator_server.operator_changes.merge_and_retire import merge_class, rem
 from aggregator_server.operator_changes.restore_and_undo import restore_round
 from aggregator_server.rounds.publishing import describe_public_set
 from aggregator_server.rounds.replies import describe_round, list_rounds
-from fleet_protocol.bundle import unpack_bundle
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.messages import ClassAssignment, MergedClass
-from fleet_protocol.public_set import PublicSet, unpack_consensus
-from fleet_protocol.tensors import unpack
+from fleet_protocol.bundle.bundle_file import unpack_bundle
+from fleet_protocol.messages.public_set import PublicSet, unpack_consensus
+from fleet_protocol.messages.rest import ClassAssignment, MergedClass
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import unpack
 from tests.support.aggregator_process import SharingDevice, tiny_bundle
 from tests.support.core_fleet import CoreFleet, devices, quiet
 from tests.support.embedded_words import PrototypeDevice, embedded_public_set

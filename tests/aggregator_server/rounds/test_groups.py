@@ -9,8 +9,8 @@ from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.replies import describe_round, summarise_round
 from aggregator_server.schemas import RoundRequest
-from fleet_protocol.messages import Choice, Learned
-from fleet_protocol.tensors import unpack
+from fleet_protocol.messages.rest import Choice, Learned
+from fleet_protocol.numbers.tensors import unpack
 from tests.support.aggregator_process import SharingDevice
 from tests.support.core_fleet import SAMPLES, CoreFleet, refusal
 

@@ -10,8 +10,8 @@ from aggregator_server.fleet.devices import list_devices
 from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.publishing import describe_public_set
 from aggregator_server.rounds.replies import describe_round, list_rounds, summarise_round
-from fleet_protocol.messages import ClassAssignment, Learned
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassAssignment, Learned
 from tests.support.aggregator_process import FakeDevice, SharingDevice
 from tests.support.core_fleet import CoreFleet, devices, quiet, refusal
 

@@ -12,10 +12,10 @@ from aggregator_server.aggregation.prototype_mean import RULE
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.strategies.prototypes import aggregate, check
 from fleet_protocol.errors import TensorError
-from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.limits import NEGATIVES_OF_FLEET
-from fleet_protocol.setting import complete
-from fleet_protocol.tensors import pack, unpack
+from fleet_protocol.methods.setting import complete
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import pack, unpack
 from tests.support.embedded_words import CENTRES, NUMBERS, SETTINGS
 from tests.support.prototype_rounds import PUBLIC, inputs, upload
 

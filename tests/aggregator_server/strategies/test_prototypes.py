@@ -11,7 +11,7 @@ from aggregator_server.aggregation.contract import Assigned, UploadTerms
 from aggregator_server.aggregation.prototype_mean import RULE, combine, geometric_shares
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.strategies.prototypes import aggregate, check
-from fleet_protocol.setting import complete
+from fleet_protocol.methods.setting import complete
 from tests.support.embedded_words import CENTRES, NUMBERS, SETTINGS
 from tests.support.prototype_rounds import PUBLIC, inputs, upload
 

@@ -13,7 +13,7 @@ from aggregator_server.rounds.replies import describe_round
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.registry import FleetKind, complete, known_settings, recommended
 from fleet_protocol.errors import PlanError
-from fleet_protocol.messages import Choice
+from fleet_protocol.messages.rest import Choice
 from tests.support.aggregator_process import FakeDevice, SharingDevice
 from tests.support.core_fleet import CoreFleet, devices
 from tests.support.embedded_words import PrototypeDevice, embedded_public_set

@@ -15,8 +15,8 @@ from aggregator_server.strategies.fedkws_ui import adaptive_local_training
 from aggregator_server.strategies.registry import complete, strategies
 from aggregator_server.strategies.strategy import DeviceStatistics
 from aggregator_server.strategies.weight_sharing import aggregate, check
-from fleet_protocol.messages import Choice, ClassReport
-from fleet_protocol.tensors import unpack
+from fleet_protocol.messages.rest import Choice, ClassReport
+from fleet_protocol.numbers.tensors import unpack
 from tests.support.aggregator_process import SETTINGS, SharingDevice, tiny_bundle
 from tests.support.core_fleet import CoreFleet, devices, quiet, refusal
 from tests.support.round_inputs import BUNDLE, PUBLIC, WORK, contribution, inputs

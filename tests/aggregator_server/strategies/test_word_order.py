@@ -11,10 +11,10 @@ from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.operator_changes.class_columns import ClassChange, changed_prototypes
 from aggregator_server.strategies.prototypes import aggregate, check
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.messages import ClassInfo
-from fleet_protocol.tensors import unpack
-from fleet_protocol.word_order import WordOrder
+from fleet_protocol.messages.rest import ClassInfo
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import unpack
+from fleet_protocol.numbers.word_order import WordOrder
 from tests.support.embedded_words import CENTRES, NUMBERS, SETTINGS, clips
 from tests.support.prototype_rounds import PUBLIC, inputs, upload
 

@@ -12,7 +12,7 @@ from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.names import majority_name, unique_name
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.zero_shot import aggregate, check
-from fleet_protocol.messages import ClassReport
+from fleet_protocol.messages.rest import ClassReport
 from tests.support.aggregator_process import SETTINGS, FakeDevice
 from tests.support.round_inputs import PUBLIC, WORK, inputs
 

@@ -9,7 +9,7 @@ from aggregator_server.errors import StartError
 from aggregator_server.store.opening import open_store
 from aggregator_server.upkeep.backup import back_up, restore
 from aggregator_server.upkeep.doctor import examine
-from fleet_protocol.command_line import version
+from fleet_protocol.ground.command_line import version
 from tests.support.aggregator_process import FakeDevice, public_set, tiny_bundle
 from tests.support.commands import command, failed
 

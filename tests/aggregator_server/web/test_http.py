@@ -11,10 +11,10 @@ import pytest
 
 from aggregator_server import errors
 from aggregator_server.strategies.registry import complete
-from fleet_protocol.feature_settings import PRESETS
-from fleet_protocol.messages import Choice, Enrolled, Receipt, Work, parse
-from fleet_protocol.public_set import PublicSet, unpack_consensus
-from fleet_protocol.tensors import pack, unpack
+from fleet_protocol.bundle.feature_settings import PRESETS
+from fleet_protocol.messages.public_set import PublicSet, unpack_consensus
+from fleet_protocol.messages.rest import Choice, Enrolled, Receipt, Work, parse
+from fleet_protocol.numbers.tensors import pack, unpack
 from tests.support.aggregator_process import ADMIN, ENROL, FakeDevice, Fleet, public_set, read_answer, seen, tiny_bundle
 from tests.support.checkout import ROOT
 from tests.support.commands import command, failed, printed

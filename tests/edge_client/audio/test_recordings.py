@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from edge_client.audio import recordings
 from edge_client.errors import RecordingError
-from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.bundle.feature_settings import PRESETS
 from tests.support.checkout import run_python
 
 soundfile = pytest.importorskip("soundfile")

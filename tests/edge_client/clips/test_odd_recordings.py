@@ -13,7 +13,7 @@ from edge_client.audio.recordings import Recordings, duration_s
 from edge_client.clips.importing import import_folder, sounding_stretch
 from edge_client.clips.store import ClipStore
 from edge_client.config.sections import ClipsConfig
-from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.bundle.feature_settings import PRESETS
 
 SETTINGS = PRESETS["gudur"]
 RATE = SETTINGS.sample_rate_hz

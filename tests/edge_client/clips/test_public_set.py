@@ -6,10 +6,10 @@ import pytest
 from edge_client.cli import main
 from edge_client.clips.public_set import build_public_set
 from edge_client.errors import RecordingError
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.feature_settings import PRESETS
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.feature_settings import PRESETS
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.messages.public_set import PublicSet
 
 soundfile = pytest.importorskip("soundfile")
 

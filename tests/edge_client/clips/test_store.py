@@ -16,9 +16,9 @@ from edge_client.clips.folders import BACKGROUND, Clip, check_label, clips_of_a_
 from edge_client.clips.store import ClipStore, is_changing
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.feature_settings import PRESETS
-from fleet_protocol.labels import is_name
+from fleet_protocol.bundle.feature_settings import PRESETS
+from fleet_protocol.bundle.labels import is_name
+from fleet_protocol.ground.atomic_files import write_durably
 
 SETTINGS = PRESETS["gudur"]
 RATE = SETTINGS.sample_rate_hz

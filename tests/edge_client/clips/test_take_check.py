@@ -8,7 +8,7 @@ import pytest
 from edge_client.audio.level import levels_db
 from edge_client.clips.recorder import Lines, Recorder, cut_take, display_for, room_level_db
 from edge_client.errors import TakeError
-from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.bundle.feature_settings import PRESETS
 
 SETTINGS = PRESETS["gudur"]
 RATE = SETTINGS.sample_rate_hz

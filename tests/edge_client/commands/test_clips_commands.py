@@ -15,11 +15,11 @@ from edge_client.config import load_config
 from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.owner import Teaching
 from edge_client.owner_changes import empty_deleted
-from fleet_protocol.feature_settings import PRESETS
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import ClassInfo
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import digest
+from fleet_protocol.bundle.feature_settings import PRESETS
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassInfo
+from fleet_protocol.numbers.tensors import digest
 from tests.support.edge_process import wait_for
 from tests.support.sounds import melody, write_clips
 

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 
 from edge_client.config import load_config
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.aggregator_process import ENROL
 from tests.support.edge_commands import EdgeCommands
 from tests.support.edge_process import EdgeDaemon, wait_for

@@ -7,8 +7,8 @@ import re
 import httpx
 import pytest
 
-from fleet_protocol.messages import ClassBacking, ClassInfo
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.messages.rest import ClassBacking, ClassInfo
 from tests.support.edge_commands import EdgeCommands
 from tests.support.owner_page import OwnerPage
 from tests.support.round_work import work_of

@@ -12,7 +12,7 @@ import soundfile
 from edge_client.audio.recordings import Recordings
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig
-from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.bundle.feature_settings import PRESETS
 from tests.support.edge_commands import EdgeCommands
 from tests.support.sound_server import said
 from tests.support.sounds import write_clips

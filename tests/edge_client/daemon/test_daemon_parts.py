@@ -15,7 +15,7 @@ from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import StateError, WorkError
 from edge_client.logs import RateLimitedLog
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.atomic_files import written_durably
+from fleet_protocol.ground.atomic_files import written_durably
 from tests.support.edge_process import wait_for
 
 

@@ -15,7 +15,7 @@ from edge_client.errors import AudioError, StateError
 from edge_client.events import Sink
 from edge_client.events.publisher import Publisher
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.labels import LabelMap
+from fleet_protocol.bundle.labels import LabelMap
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.sound_stream import SoundStream
 

@@ -14,7 +14,7 @@ from edge_client.config import load_config
 from edge_client.daemon.round_loop import RoundLoop
 from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import WorkError
-from fleet_protocol.tensors import digest
+from fleet_protocol.numbers.tensors import digest
 from tests.support.device_fleet import SETTINGS_OF_ROUND, enrolled, finished, open_round
 from tests.support.edge_process import wait_for
 

@@ -13,7 +13,7 @@ from edge_client.features.augmentation import augment
 from edge_client.features.mfcc import Mfcc
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.labels import LabelMap
+from fleet_protocol.bundle.labels import LabelMap
 from tests.support.sounds import TONES, melody
 
 KNOWN = ("yes", "no", "up")

@@ -15,9 +15,9 @@ from edge_client.model.runtime import ModelRuntime
 from edge_client.owner import Teaching
 from edge_client.owner_changes import purge
 from edge_client.storage.wrong_detections import add_wrong_detections, read_wrong_detections, remove_wrong_detections
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.sounds import write_clips
 
 NOW = time.mktime((2026, 3, 4, 12, 0, 0, 0, 0, -1))  # noon, wherever this runs

@@ -4,8 +4,8 @@ import pytest
 
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.pace import Pace, pace_of
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 
 
 def settings_of(name):

@@ -11,8 +11,8 @@ from edge_client.detection.room_tails import Reached
 from edge_client.detection.thresholds import Tail
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.wrong_detections import add_wrong_detections
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.labels import LabelMap
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.labels import LabelMap
 from tests.support.checkout import ROOT
 
 NOTED, DENIED = "state.sqlite3`: `observed_rates` in `notes", "state.sqlite3`: `wrong_detections"

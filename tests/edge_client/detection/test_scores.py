@@ -15,9 +15,9 @@ from edge_client.detection.scores import (
 from edge_client.detection.thresholds import logits
 from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.bundle.ready_bundles import find_bundle
 
 
 @pytest.fixture(params=["base", "words_and_sounds"])

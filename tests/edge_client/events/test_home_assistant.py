@@ -13,7 +13,7 @@ from edge_client.events.home_assistant import Announced, discovery
 from edge_client.events.mqtt import MqttSink
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.label_keys import label_key
-from fleet_protocol.command_line import version
+from fleet_protocol.ground.command_line import version
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
 from tests.support.mqtt_broker import DEVICE, Broker, Reader, event, needs_broker

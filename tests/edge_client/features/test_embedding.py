@@ -9,9 +9,9 @@ from edge_client.errors import FeatureError, ModelError
 from edge_client.features.front_end import open_front_end
 from edge_client.features.log_mel import LogMel
 from edge_client.model.interpreter import open_network
-from fleet_protocol.bundle import read_bundle, unpack_bundle, write_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle, unpack_bundle, write_bundle
+from fleet_protocol.bundle.feature_settings import FeatureSettings, FrozenNetwork
 from fleet_protocol.errors import BundleError, ProtocolError
-from fleet_protocol.feature_settings import FeatureSettings, FrozenNetwork
 
 
 @pytest.fixture

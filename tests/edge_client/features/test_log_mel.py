@@ -12,8 +12,8 @@ from edge_client.audio.recordings import read_recording
 from edge_client.errors import FeatureError
 from edge_client.features.front_end import open_front_end
 from edge_client.features.log_mel import LogMel, mel_filters
+from fleet_protocol.bundle.feature_settings import KALDI_32K, PRESETS, FeatureSettings, LogMelSettings
 from fleet_protocol.errors import ProtocolError
-from fleet_protocol.feature_settings import KALDI_32K, PRESETS, FeatureSettings, LogMelSettings
 from tests.support.checkout import DATA
 
 SETTINGS = PRESETS["log_mel"]

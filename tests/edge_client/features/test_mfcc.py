@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from edge_client.errors import FeatureError
 from edge_client.features.mfcc import Mfcc
-from fleet_protocol.feature_settings import CEPSTRA
+from fleet_protocol.bundle.feature_settings import CEPSTRA
 
 # First, middle and last frame, coefficients 0, 1, 2 and the last two, as python_speech_features 0.6 gave them.
 GOLDEN = {

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_client.features.front_end import SlidingFeatures, open_front_end
-from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.bundle.feature_settings import PRESETS
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))

@@ -9,9 +9,9 @@ from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector
 from edge_client.detection.pace import pace_of
 from edge_client.features.front_end import hop_frames, open_front_end, open_sliding
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.sample_sounds import takes
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.ground.sample_sounds import takes
 from tests.support.taught_device import Device
 
 NAMES = ("sounds", "sounds_2s")

@@ -8,12 +8,12 @@ import pytest
 from edge_client.errors import FeatureError
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.teaching.head_material import Heard, head_material
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.feature_settings import FeatureSettings, JointSettings
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from fleet_protocol.errors import ProtocolError
-from fleet_protocol.feature_settings import FeatureSettings, JointSettings
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.sample_sounds import takes
+from fleet_protocol.ground.sample_sounds import takes
 
 BUNDLE = find_bundle("words_and_sounds")
 PARTS = ("words", "sounds_2s")

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from fleet_protocol.command_line import version
-from fleet_protocol.tensors import digest
+from fleet_protocol.ground.command_line import version
+from fleet_protocol.numbers.tensors import digest
 from tests.support.device_fleet import device_fleet, enrolled, open_round
 from tests.support.edge_process import wait_for
 from tests.support.sounds import write_clips

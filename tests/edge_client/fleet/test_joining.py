@@ -16,10 +16,10 @@ from edge_client.errors import ConfigError, StateError
 from edge_client.fleet.joining import join, leave
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Membership
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import CertificateError, UnreachableError
-from fleet_protocol.invitation_link import InvitationLink
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.messages.invitation_link import InvitationLink
 from tests.support.aggregator_process import Aggregator
 from tests.support.desk import free_port
 from tests.support.edge_process import EdgeDaemon, wait_for

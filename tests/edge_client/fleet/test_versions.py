@@ -3,9 +3,9 @@
 import dataclasses
 
 from edge_client.fleet.enrolment import versions
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from fleet_protocol.limits import VERSION_LENGTH
-from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.tensors import digest
+from fleet_protocol.numbers.tensors import digest
 
 
 def test_a_bundle_that_came_with_the_program_has_its_name_and_ones_own_a_digest_alone(tmp_path):

@@ -13,9 +13,9 @@ from edge_client.learning.class_links import (
     unlinked,
     without_silent,
 )
+from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.errors import LabelError
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import ClassAssignment, ClassInfo, MergedClass
+from fleet_protocol.messages.rest import ClassAssignment, ClassInfo, MergedClass
 from tests.support.round_work import work_of
 
 CLASSES = (ClassInfo("c0", "yes"), ClassInfo("c1", "stop"))

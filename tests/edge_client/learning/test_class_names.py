@@ -7,8 +7,8 @@ from edge_client.owner import Teaching
 from edge_client.owner_changes import rename_class
 from edge_client.owner_undo import changes, undo
 from edge_client.storage.saved_model import Progress
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.labels import LabelMap
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.labels import LabelMap
 
 
 @pytest.fixture

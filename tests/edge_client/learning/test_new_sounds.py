@@ -10,8 +10,8 @@ from edge_client.learning.new_sounds import class_similarity, describe, profiles
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.local_methods import NEW_SOUNDS
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.methods.local_methods import NEW_SOUNDS
 
 SETTINGS = {name: setting.default for name, setting in NEW_SOUNDS.items()} | {"impressions": 3, "impression_steps": 2}
 

@@ -6,9 +6,9 @@ import pytest
 from edge_client.learning.personalisation import PersonalTask, fine_tune, fine_tuned
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.personalisations import FINE_TUNING
-from fleet_protocol.setting import complete
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.methods.personalisations import FINE_TUNING
+from fleet_protocol.methods.setting import complete
 
 LABELS = LabelMap(32).add("yes").add("no").add("rare")
 

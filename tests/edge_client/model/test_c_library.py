@@ -9,7 +9,7 @@ import pytest
 
 from edge_client.errors import ModelError
 from edge_client.model.c_library import Interpreter
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
 
 CAPACITY = 32
 

@@ -9,7 +9,7 @@ import pytest
 
 from edge_client.errors import ModelError
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.bundle import read_bundle, write_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle, write_bundle
 from fleet_protocol.errors import BundleError
 from tests.support.checkout import ROOT
 

@@ -9,7 +9,7 @@ import pytest
 from edge_client.config.sections import UiConfig
 from edge_client.errors import ConfigError
 from edge_client.owner_page.access import Access, page_token
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.checkout import run_module
 from tests.support.edge_process import EdgeDaemon
 from tests.support.owner_page import OwnerPage

@@ -7,8 +7,8 @@ import pytest
 
 from edge_client.questions.asking import error_rate, is_chosen, novelty, openness
 from edge_client.questions.store import DAY_S, NO, WEEK_S, Book, Candidate, Question
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 
 NOW = 1_800_000_000.0
 STATISTICS = read_bundle(find_bundle("base")).manifest.embedding_statistics

@@ -8,8 +8,8 @@ import pytest
 
 from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.tensors import digest
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.numbers.tensors import digest
 
 
 def test_a_failed_write_leaves_the_old_content_and_nothing_half_written(tmp_path):

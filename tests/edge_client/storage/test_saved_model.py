@@ -9,9 +9,9 @@ from edge_client.errors import StateError
 from edge_client.model.prototypes import Prototype
 from edge_client.storage.checked_files import read_twice, write_twice
 from edge_client.storage.saved_model import ModelStore, Progress
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.tensors import pack, unpack
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.numbers.tensors import pack, unpack
 
 
 def test_model_and_progress_come_back_together(tmp_path, bundles):

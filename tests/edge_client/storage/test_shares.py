@@ -60,7 +60,7 @@ def test_a_share_without_locks_is_named_with_the_way_out(tmp_path):
         ),
         (
             "locks",
-            "from fleet_protocol.atomic_files import write_durably; write_durably(path, b'x')",
+            "from fleet_protocol.ground.atomic_files import write_durably; write_durably(path, b'x')",
             "on this disk, such as a network share; use one of this machine",
         ),
     ],

@@ -9,7 +9,7 @@ from edge_client.audio.recordings import read_clip, read_recording
 from edge_client.features.log_mel import mel_filters
 from edge_client.features.mfcc import Mfcc
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.feature_settings import preset
+from fleet_protocol.bundle.feature_settings import preset
 from fleet_simulator.data.corpora import read_corpus, with_white_noise
 from fleet_simulator.data.log_mel import cepstra, pictures
 from fleet_simulator.data.log_mel import with_white_noise as picture_noise

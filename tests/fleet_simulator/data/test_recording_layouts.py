@@ -9,7 +9,7 @@ import soundfile
 
 from edge_client.features.mfcc import Mfcc
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.feature_settings import preset
+from fleet_protocol.bundle.feature_settings import preset
 from fleet_simulator.cli import main
 from fleet_simulator.data.corpora import clips_of, read_corpus
 from fleet_simulator.errors import CorpusError, RefusedKeyError

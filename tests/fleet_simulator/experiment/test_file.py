@@ -4,8 +4,8 @@ import pytest
 
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
-from fleet_protocol.messages import Choice
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.messages.rest import Choice
 from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.file import load
 from tests.support.simulated_fleet import refused, write_experiment

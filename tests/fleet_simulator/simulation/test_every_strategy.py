@@ -8,8 +8,8 @@ import pytest
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from edge_client.learning.new_sounds import class_means
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
 from fleet_simulator.experiment.file import load
 from fleet_simulator.runs.run_folder import STATE
 from fleet_simulator.simulation.dealt_fleet import DealtFleet

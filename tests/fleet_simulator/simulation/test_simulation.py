@@ -16,9 +16,9 @@ from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import Work
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.messages.rest import Work
 from fleet_simulator.errors import RunFolderError, WorkerError
 from fleet_simulator.experiment.file import load
 from fleet_simulator.runs.inputs import Inputs

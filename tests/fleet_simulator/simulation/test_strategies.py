@@ -12,7 +12,7 @@ from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.strategies import weight_sharing
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.strategies.strategy import sharing
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_simulator.errors import ExperimentError, SimulationError
 from fleet_simulator.experiment import local_kinds
 from fleet_simulator.experiment.file import load

@@ -17,11 +17,11 @@ from aggregator_server.store.opening import open_store
 from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.score_sharing import ScoreSharing
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import Enrolment, Learned, to_json
-from fleet_protocol.public_set import PublicSet, unpack_consensus
-from fleet_protocol.tensors import pack
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.messages.public_set import PublicSet, unpack_consensus
+from fleet_protocol.messages.rest import Enrolment, Learned, to_json
+from fleet_protocol.numbers.tensors import pack
 from fleet_simulator.cli import main
 from fleet_simulator.errors import CorpusError, DivergedError, RunFolderError
 from fleet_simulator.experiment.faults import FaultsSection, poisoned

@@ -13,8 +13,8 @@ import pytest
 from edge_client.audio.recordings import encode_wave
 from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.feature_settings import FeatureSettings, FrozenNetwork, preset
-from fleet_protocol.tensors import unpack
+from fleet_protocol.bundle.feature_settings import FeatureSettings, FrozenNetwork, preset
+from fleet_protocol.numbers.tensors import unpack
 from model_export.cli import main
 from model_export.cost import multiply_adds_of
 from model_export.front_ends import find_front_end

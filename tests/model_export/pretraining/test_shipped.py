@@ -7,7 +7,7 @@ import pytest
 
 from edge_client.audio.recordings import read_clip
 from edge_client.features.front_end import open_front_end
-from fleet_protocol.feature_settings import FeatureSettings, FrozenNetwork
+from fleet_protocol.bundle.feature_settings import FeatureSettings, FrozenNetwork
 from model_export.cost import multiply_adds_of
 from model_export.front_ends import SHIPPED
 from model_export.graph_operators import operators_by_signature, read_convolutions

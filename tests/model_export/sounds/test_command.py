@@ -7,8 +7,8 @@ import pytest
 import soundfile
 
 from edge_client.features.front_end import open_front_end
-from fleet_protocol.feature_settings import FeatureSettings, FrozenNetwork
-from fleet_protocol.sample_sounds import takes
+from fleet_protocol.bundle.feature_settings import FeatureSettings, FrozenNetwork
+from fleet_protocol.ground.sample_sounds import takes
 from model_export.cli import main
 from model_export.errors import ExportError
 from model_export.front_ends import find_front_end

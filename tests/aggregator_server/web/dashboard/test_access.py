@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from aggregator_server.limits import FORM_BYTES
-from fleet_protocol.command_line import version
+from fleet_protocol.ground.command_line import version
 from tests.support.aggregator_process import ADMIN, read_answer
 from tests.support.checkout import ROOT
 from tests.support.commands import answer

@@ -13,12 +13,12 @@ from edge_client.learning.personalisation import personalisations
 from edge_client.learning.rounds.local_training import LocalTask, Rehearsal, train_shared
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.bundle import Layer
+from fleet_protocol.bundle.bundle_file import Layer
+from fleet_protocol.bundle.labels import LabelMap, Slot
 from fleet_protocol.errors import LabelError
-from fleet_protocol.labels import LabelMap, Slot
-from fleet_protocol.local_methods import local_methods as known_methods
-from fleet_protocol.personalisations import personalisations as known_personalisations
-from fleet_protocol.setting import complete
+from fleet_protocol.methods.local_methods import local_methods as known_methods
+from fleet_protocol.methods.personalisations import personalisations as known_personalisations
+from fleet_protocol.methods.setting import complete
 from tests.support.checkout import ROOT
 
 SHARED_METHODS = {name: method for name, method in local_methods().items() if isinstance(method, LocalMethod)}

@@ -6,10 +6,10 @@ from aggregator_server.aggregation.contract import Contribution
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from edge_client.clips.folders import rejected
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.messages import Update, parse
-from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.tensors import unpack
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.messages.rest import Update, parse
+from fleet_protocol.numbers.tensors import unpack
 from fleet_simulator.simulation.aggregator import Aggregator, FleetState, Uploads
 from tests.support.edge_process import give_identity
 from tests.support.sounds import public_set_of, write_clips

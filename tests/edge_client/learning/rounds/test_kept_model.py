@@ -9,9 +9,9 @@ import pytest
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.feature_settings import PRESETS
-from fleet_protocol.messages import ClassBacking, ClassInfo, Learned, parse
-from fleet_protocol.tensors import pack
+from fleet_protocol.bundle.feature_settings import PRESETS
+from fleet_protocol.messages.rest import ClassBacking, ClassInfo, Learned, parse
+from fleet_protocol.numbers.tensors import pack
 from tests.support.round_work import work_of
 from tests.support.sounds import melody, public_set_of, write_clips
 from tests.support.taught_device import Device

@@ -13,14 +13,14 @@ from edge_client.learning.rounds.model_selection import Evidence, Listener, judg
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.feature_settings import PRESETS
-from fleet_protocol.labels import LabelMap, Slot
-from fleet_protocol.messages import ClassInfo
-from fleet_protocol.personalisations import FINE_TUNING
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.setting import complete
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.feature_settings import PRESETS
+from fleet_protocol.bundle.labels import LabelMap, Slot
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassInfo
+from fleet_protocol.methods.personalisations import FINE_TUNING
+from fleet_protocol.methods.setting import complete
+from fleet_protocol.numbers.tensors import Arrays
 from tests.support.round_work import work_of
 
 LABELS = LabelMap(32).add("yes", "yes").add("no", "no").add("up", "up")

@@ -14,11 +14,11 @@ from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector
 from edge_client.detection.scores import STATES
 from edge_client.features.front_end import open_front_end
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from fleet_protocol.limits import STATES_BEFORE, WORD_S
-from fleet_protocol.messages import Choice, ClassBacking, ClassInfo, Update, parse
-from fleet_protocol.public_set import PublicSet
-from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.tensors import unpack
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import Choice, ClassBacking, ClassInfo, Update, parse
+from fleet_protocol.numbers.tensors import unpack
 from tests.support.phrases import phrases, said, write_takes
 from tests.support.round_inputs import inputs
 from tests.support.round_work import work_of

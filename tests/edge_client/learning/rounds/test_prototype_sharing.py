@@ -13,10 +13,10 @@ from edge_client.config import load_config
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.owner import Teaching
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.messages import Choice, ClassBacking, ClassInfo
-from fleet_protocol.tensors import unpack
-from fleet_protocol.word_order import WordOrder
+from fleet_protocol.messages.rest import Choice, ClassBacking, ClassInfo
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import unpack
+from fleet_protocol.numbers.word_order import WordOrder
 from tests.support.edge_process import wait_for
 from tests.support.phrases import joined, write_takes
 from tests.support.round_work import work_of

@@ -7,7 +7,7 @@ from edge_client.learning.class_links import SlotOrder
 from edge_client.learning.rounds.local_training import LocalTask, PublicRows, prepare_task
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.labels import LabelMap, Slot
+from fleet_protocol.bundle.labels import LabelMap, Slot
 from tests.support.round_work import work_of
 
 # Recordings of the fleet's classes 0 and 1, data impressions of its classes 2 and 3.

@@ -6,7 +6,7 @@ import pytest
 from edge_client.errors import RecordingError
 from edge_client.learning.rounds.client_update import require_clips
 from edge_client.learning.training_data import Clips
-from fleet_protocol.labels import LabelMap, Slot
+from fleet_protocol.bundle.labels import LabelMap, Slot
 from tests.support.round_work import work_of
 
 LABELS = LabelMap(6, (Slot("b", "cb"), Slot("kettle"), Slot("a", "ca")))

@@ -9,10 +9,10 @@ from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.labels import LabelMap, Slot
-from fleet_protocol.messages import ClassInfo
-from fleet_protocol.public_set import PublicSet
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.labels import LabelMap, Slot
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import ClassInfo
 from tests.support.round_work import work_of
 
 CLASSES = tuple(ClassInfo(f"c{number}", f"c{number}") for number in range(3))

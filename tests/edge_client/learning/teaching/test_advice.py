@@ -9,9 +9,9 @@ from edge_client.audio.recordings import loudest_stretch
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.teaching.advice import advice_on, fit_the_other_kind
 from edge_client.learning.teaching.head_material import Before, Heard
-from fleet_protocol import sample_sounds
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.ground import sample_sounds
 
 
 def takes_of(statistics, mean, count, share=1.0, seed=0):

@@ -19,9 +19,9 @@ from edge_client.learning.teaching.hearing import artificial_noise
 from edge_client.learning.teaching.job import NO_CLIPS
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.saved_model import Progress
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.sounds import RATE, melody, write_clips
 from tests.support.taught_device import Device, recall, recall_as
 

@@ -6,10 +6,10 @@ import pytest
 from edge_client.clips.folders import SOUND, WORD
 from edge_client.learning.teaching.head import centres
 from edge_client.learning.teaching.head_material import Heard, head_material
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
 
 
 def material(manifest, takes, mean, devices=1):

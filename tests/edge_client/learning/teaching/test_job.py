@@ -6,7 +6,7 @@ import pytest
 
 from edge_client.clips.store import ClipStore
 from edge_client.learning.teaching.job import go_over, to_teach
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.sounds import write_clips
 from tests.support.taught_device import Device
 

@@ -18,10 +18,10 @@ from edge_client.detection.thresholds import logits
 from edge_client.learning.teaching.job import to_teach
 from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.labels import LabelMap
-from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.sample_sounds import takes
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.ground.sample_sounds import takes
 from tests.support.checkout import DATA
 from tests.support.edge_commands import EdgeCommands
 from tests.support.owner_page import OwnerPage

@@ -9,7 +9,7 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector
 from edge_client.detection.thresholds import logits
-from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.phrases import phrases, said, write_takes
 from tests.support.sounds import RATE
 from tests.support.taught_device import Device

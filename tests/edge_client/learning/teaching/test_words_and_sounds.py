@@ -10,9 +10,9 @@ from edge_client.audio.recordings import encode_wave, read_recording
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector
 from edge_client.learning.teaching.hearing import Hearing
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.sample_sounds import takes
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.ground.sample_sounds import takes
 from tests.support.edge_commands import EdgeCommands
 from tests.support.taught_device import Device
 

@@ -1,0 +1,1 @@
+"""A model as one file, its labels and its features."""

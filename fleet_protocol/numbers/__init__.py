@@ -1,0 +1,1 @@
+"""The arrays on the wire, and what both sides compute from embeddings."""
