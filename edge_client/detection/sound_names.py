@@ -1,8 +1,8 @@
 """Names for sounds that nobody taught: guesses from all that a front end's network learned of AudioSet.
 
-The network came with a classifier of 527 classes (:mod:`fleet_protocol.known`). Their rows lie in one file beside the
-front ends, folded to some two hundred words that a home uses. A word's logit is the highest of its classes; the words
-share one softmax. A guess costs one product of a vector and a matrix, of an embedding that exists already.
+The network came with a classifier of 527 classes (:mod:`fleet_protocol.numbers.known`). Their rows lie in one file
+beside the front ends, folded to some two hundred words that a home uses. A word's logit is the highest of its classes;
+the words share one softmax. A guess costs one product of a vector and a matrix, of an embedding that exists already.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fleet_protocol.arrays import Floats
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.bundle.ready_bundles import FRONT_ENDS
 from fleet_protocol.errors import AuricleError, BundleError
-from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.known import KnownSounds
-from fleet_protocol.ready_bundles import FRONT_ENDS
-from fleet_protocol.tensors import Arrays, pack, unpack
+from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.numbers.known import KnownSounds
+from fleet_protocol.numbers.tensors import Arrays, pack, unpack
 
 FILE = FRONT_ENDS / "sounds_names.safetensors"
 """The rows that ship."""

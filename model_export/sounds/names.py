@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from edge_client.detection.sound_names import SoundNames
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.joint_statistics import unpack_statistics
+from fleet_protocol.ground.atomic_files import write_durably
+from fleet_protocol.numbers.joint_statistics import unpack_statistics
 from model_export.errors import ExportError
 from model_export.front_ends import find_front_end
 from model_export.sounds import weights

@@ -27,7 +27,10 @@ ALSO = ("benchmarks/test_parity.py", "benchmarks/test_pi.py")
 # that a board does without, and its tests start commands, each of which takes seconds under emulation.
 PLAIN_PYTHON = tuple(
     f"edge_client/{name}"
-    for name in ("commands", "config", "events", "live", "owner_page", "voice", "test_api.py", "test_cli.py")
+    for name in (
+        *("commands", "config", "events", "owner_page", "rules", "voice"),
+        *("test_api.py", "test_cli.py", "test_live.py"),
+    )
 )
 # A module that imports one of these tests something else than a device;
 FOREIGN = re.compile(
@@ -35,8 +38,8 @@ FOREIGN = re.compile(
     r"tests\.support\.(?:core_fleet|device_fleet|simulated_fleet|update_sets)\b)",
     re.MULTILINE,
 )
-# and of these one needs an aggregator by its fixtures, the others start programs of other machines.
-NOT_ON_A_DEVICE = ("edge_client/daemon/test_round_loop.py", "fleet_protocol/test_extras.py")
+# and this one needs an aggregator by its fixtures.
+NOT_ON_A_DEVICE = ("edge_client/daemon/test_round_loop.py",)
 
 # What is run elsewhere than on Debian 12 for armhf, and there with `computes`; files and processes are the same there.
 # With another Python and another NumPy, what computes;
@@ -47,7 +50,7 @@ WITH_NUMPY = (
     "edge_client/learning/methods",
     "edge_client/learning/test_personalisation.py",
     "edge_client/model",
-    "fleet_protocol/test_tensors.py",
+    "fleet_protocol/numbers/test_tensors.py",
 )
 # on another processor, what another build of the C library and of NumPy computes, of which Debian 13 has another NumPy.
 ON_PROCESSOR = ("edge_client/features", "edge_client/model", "benchmarks/test_parity.py")

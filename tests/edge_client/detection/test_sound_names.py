@@ -9,12 +9,12 @@ import pytest
 
 from edge_client.detection.sound_names import FILE, LIKELY, Guesser, LatelyHeard, SoundNames
 from edge_client.features.front_end import open_front_end
-from fleet_protocol import sample_sounds
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.ready_bundles import find_bundle
 from fleet_protocol.errors import BundleError
-from fleet_protocol.known import KnownSounds
-from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.tensors import pack, unpack
+from fleet_protocol.ground import sample_sounds
+from fleet_protocol.numbers.known import KnownSounds
+from fleet_protocol.numbers.tensors import pack, unpack
 
 RNG = np.random.default_rng(0)
 NAMES = SoundNames(
