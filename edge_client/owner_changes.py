@@ -37,7 +37,7 @@ def rename(teaching: Teaching, clips: Sequence[Clip], new_label: str) -> tuple[l
 
     Where no clip of the label is left, what was said not to be it is said of the new label instead. Where the new label
     had clips, it is the other way round: both are one sound now, and what was said not to be the one may be the other,
-    so it counts only as far as it resembles no label (``head_material``).
+    so it counts only as far as it resembles no label (``learning.teaching.material``).
 
     Returns the clips as they are now, and lines for the owner. Raises ClipError if a clip is gone, or another process
     is changing the store.

@@ -27,10 +27,10 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Loaded
 from edge_client.detection.score_table import ScoreTable
 from edge_client.detection.scores import Scorer, Windows
-from edge_client.detection.thresholds import Tail
-from edge_client.learning.teaching.head import teach_head
-from edge_client.learning.teaching.job import NO_CLIPS
-from edge_client.learning.teaching.lesson import Lesson
+from edge_client.learning.teaching.job import NO_CLIPS, lesson_of
+from edge_client.learning.teaching.material import Material
+from edge_client.learning.teaching.prototypes import prototypes_of
+from edge_client.learning.teaching.tails import tails_of
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.numbers.arrays import Floats
@@ -55,18 +55,18 @@ class Device:
     """One owner's device: what it was taught, and by noise what it heard."""
 
     model: ModelRuntime
-    lesson: Lesson
+    material: Material
     others: Windows  # by which thresholds are set
     heard: Mapping[float, Heard]
     config: DetectorConfig
 
     def figures(self, table: ScoreTable) -> dict[float, dict[str, Any]]:
         """Return by noise what it misses with a table."""
-        near = self.lesson.prototypes(table)
-        scorer = Scorer(self.model, self.lesson.label_map, near, self.lesson.known, table)
-        tails, labels = self.lesson.tails(scorer.of(self.others), near, table), self.lesson.label_map.names
+        near, material = prototypes_of(self.material, table), self.material
+        scorer = Scorer(self.model, material.listening_labels, near, material.built_in, table)
+        tails, labels = tails_of(material, near, scorer.of(self.others), table), material.label_map.names
         promised = self.config.false_accepts_per_hour
-        own = np.array([Tail(*tails[label]).threshold(promised) for label in labels], np.float32)
+        own = np.array([tails[label].threshold(promised) for label in labels], np.float32)
         found = {}
         for snr_db, one in self.heard.items():
             scores = one.hops.scored(scorer.of(one.windows))
@@ -90,20 +90,19 @@ def device_of(
         state = DeviceState(config.device.state)
         saved = state.model.load(config.bundle)
         draws = int(store_digest(config.clips_folder) or NO_CLIPS, 16)
-        taught = teach_head(config, state, saved, draws)
-    model, lesson = ModelRuntime(saved.bundle), taught.lesson
+        taught = lesson_of(config, state, saved, draws).learn()
+    model, material = ModelRuntime(saved.bundle), taught.material
     model.set_weights(taught.weights)
-    scorer = Scorer(model, lesson.label_map, taught.prototypes, lesson.known)
-    others = scorer.windows(*lesson.others(scorer.states, np.random.default_rng([draws, 3])))
-    tails = {label: Tail(*tail) for label, tail in taught.tails.items()}
-    loaded = Loaded(model, lesson.label_map, tails, taught.prototypes, taught.known)
+    scorer = Scorer(model, material.listening_labels, taught.prototypes, material.built_in)
+    others = scorer.windows(*material.others(scorer.states, np.random.default_rng([draws, 3])))
+    loaded = Loaded(model, material.listening_labels, taught.tails, taught.prototypes, material.built_in)
     heard = {}
     for snr_db in snrs_db:
         stream = stream_of(owner, number, backgrounds, snr_db, seed, in_rooms=True)
         hops = hear(loaded, in_parts(stream.samples), config.detector)
         windows = _short(scorer.windows(hops.features, hops.earlier(scorer.states)))
         heard[snr_db] = Heard(windows, replace(hops, features=hops.features[:0]), stream.words)
-    return Device(model, lesson, _short(others), heard, config.detector)
+    return Device(model, material, _short(others), heard, config.detector)
 
 
 def _short(windows: Windows) -> Windows:

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dacite
+import numpy as np
 
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import ModelError
 from fleet_protocol.bundle.ready_bundles import FRONT_ENDS
+from fleet_protocol.numbers.arrays import Doubles, Floats
+from fleet_protocol.numbers.known import Known
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,14 @@ class ScoreTable:
     from_s: float
     fully_s: float
     rarer: float
+
+    def word_of(self, known: Known) -> Worth:
+        """Return what counts how much for a word that a front end does not know from the start."""
+        return self.word if known.words else self.other_word
+
+    def weight_of_order(self, before: Floats | Doubles) -> float:
+        """Return how far the order of a word with ``Prototype.before`` counts: 0 of a short one to 1."""
+        return min(1.0, float(np.linalg.norm(before, axis=1).sum()) / self.before) if self.before else 0.0
 
 
 def read_table(path: Path) -> ScoreTable:

@@ -21,73 +21,15 @@ from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.numbers.arrays import Doubles, Floats
-from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.numbers.known import Known
 
-_MANY = 12  # takes
-_MOST = 24  # takes that count so
+MANY = 12
+"""Takes of a word of which several near ones are asked."""
 BEFORE_S = 0.5
 """Time between two windows that a long word is compared with, s."""
 STATES = 5
 """So many windows before the newest one hold a phrase of three seconds."""
 _ABOUT_S = 0.06  # a window that is so much older or newer will do
-_ROUNDING = 1e-6
-
-
-def prototype(
-    embeddings: Floats,
-    statistics: EmbeddingStatistics,
-    takes: Floats | None = None,
-    *,
-    sound: bool = False,
-    known: bool = False,
-    table: ScoreTable = TABLE,
-) -> Floats:
-    """Return rows of a label, float32 [takes, numbers]: the largest product with a window's direction is its cosine.
-
-    That is a weighted mean of the cosines to the mean direction of ``embeddings``, takes and variants, [rows, numbers],
-    and to the nearest of some of the takes, float32 [takes, variants, numbers]; without these, of the former alone. Of
-    many takes of a word that is not ``known`` from the start it is the mean of the three largest products.
-    """
-    mean = _mean(statistics.directions_as(embeddings, sound=sound))
-    if takes is None:
-        return np.asarray(mean[None], np.float32)
-    some = takes[np.linspace(0, len(takes) - 1, min(len(takes), _MOST)).astype(int)]
-    own = np.stack([_mean(statistics.directions_as(variants, sound=sound)) for variants in some])
-    worth = table.known_word if known else word_of(statistics.known, table)
-    share = worth.nearest_of_many if len(own) >= _MANY else worth.nearest
-    return np.asarray((1 - share) * mean + share * own, np.float32)
-
-
-def word_of(known: Known, table: ScoreTable) -> Worth:
-    """Return what counts how much for a word that a front end does not know from the start."""
-    return table.word if known.words else table.other_word
-
-
-def states_before(length_s: float) -> int:
-    """Return how many windows, each half a second older, hold a part of a word of a length, s; 0 of a short one."""
-    if length_s <= TABLE.from_s:
-        return 0
-    return min(STATES, 1 + max(0, int((length_s - TABLE.fully_s) / BEFORE_S + _ROUNDING)))
-
-
-def directions_before(
-    embeddings: Floats, length_s: float, statistics: EmbeddingStatistics, table: ScoreTable = TABLE
-) -> Floats:
-    """Return ``Prototype.before`` of a word of a length, s, from embeddings of the windows before its takes'.
-
-    These are float32 [states, windows, numbers], the newest state first.
-    """
-    counts = np.ones(len(embeddings))
-    counts[:1] = min(1.0, (length_s - table.from_s) / (table.fully_s - table.from_s))
-    shares = table.before * counts / (1 + table.before * counts[1:].sum())
-    directions = [_mean(statistics.directions_as(rows, sound=False)) for rows in embeddings]
-    return np.asarray(shares[:, None] * np.stack(directions), np.float32)
-
-
-def weight_of_order(before: Floats | Doubles, table: ScoreTable = TABLE) -> float:
-    """Return how far the order of a word with ``Prototype.before`` counts: 0 of a short one to 1."""
-    return min(1.0, float(np.linalg.norm(before, axis=1).sum()) / table.before) if table.before else 0.0
 
 
 def windows_before(hop_s: float) -> int:
@@ -106,11 +48,6 @@ def earlier_of(windows: Floats, count: int, states: int) -> Floats:
         if 0 < (ago := state * count) < windows.shape[-2]:
             found[state - 1, ..., ago:, :] = windows[..., :-ago, :]
     return found
-
-
-def _mean(directions: Doubles) -> Doubles:
-    mean = directions.mean(axis=0)
-    return np.asarray(mean / max(float(np.linalg.norm(mean)), 1e-9))
 
 
 class Windows(NamedTuple):
@@ -159,7 +96,7 @@ class Scorer:
             return self._table.known_word if slot in self._known_words else self._table.known_sound
         split = 0 if self._statistics is None else self._statistics.split
         of_sound = not rows[..., :split].any() if split else self._model.manifest.feature_settings.hears_sounds
-        return self._table.sound if of_sound else word_of(knows, self._table)
+        return self._table.sound if of_sound else self._table.word_of(knows)
 
     def __call__(self, features: Floats, earlier: Floats | None = None) -> Floats:
         """Return the scores, float32 [windows, labels], 0..1, of features, float32 [windows, frames, numbers].
@@ -185,13 +122,12 @@ class Scorer:
 
     def of(self, windows: Windows) -> Floats:
         """Return the scores of :meth:`windows`, float32 [windows, labels], 0..1."""
-        scores = windows.heads
-        if self._statistics is None or not len(scores):
-            return scores
-        found = logits(scores)
+        if self._statistics is None or not len(windows.heads):
+            return windows.heads
+        scores, found = windows.heads.copy(), logits(windows.heads)
         for slot, rows in self._near.items():
             head, worth = found[:, slot], self._worth[slot]
-            cosines = self._cosines(windows.directions, rows, worth.many_are_near if rows.shape[1] >= _MANY else 1)
+            cosines = self._cosines(windows.directions, rows, worth.many_are_near if rows.shape[1] >= MANY else 1)
             if windows.ago is not None and slot in self._before:
                 cosines = self._in_order(cosines, windows.ago, self._before[slot])
             by_head = np.where(head < 0, worth.no, worth.yes) * head
@@ -199,7 +135,8 @@ class Scorer:
         slots = self._known_slots
         found[:, slots] = np.where(self._mask[slots] > 0, found[:, slots], 0.0) + windows.known
         changed = sorted({*self._near, *slots})
-        return _with(scores, changed, found[:, changed])
+        scores[:, changed] = 1 / (1 + np.exp(-np.clip(found[:, changed], -LARGEST, LARGEST)))
+        return scores
 
     def _cosines(self, directions: Floats | Doubles, rows: Doubles, near: int) -> Doubles:
         """Return how near windows lie to a word, float64 [windows], less what they are nearer to one of its parts."""
@@ -218,11 +155,4 @@ class Scorer:
             near = directions @ state / share
             near = np.where(np.isfinite(near), near, cosines)
             found, least = found + share * near, np.minimum(least, near)
-        return np.asarray(found - self._table.weakest * weight_of_order(before, self._table) * (found - least))
-
-
-def _with(scores: Floats, slots: list[int], found: Doubles) -> Floats:
-    """Return scores of which some labels' are those of logits, float64 [windows, such labels]."""
-    scores = scores.copy()
-    scores[:, slots] = 1 / (1 + np.exp(-np.clip(found, -LARGEST, LARGEST)))
-    return scores
+        return np.asarray(found - self._table.weakest * self._table.weight_of_order(before) * (found - least))

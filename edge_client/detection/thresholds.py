@@ -1,8 +1,4 @@
-"""Thresholds for a promised rate of false accepts, from the scores of sounds that are no label's.
-
-The highest scores of such sounds fall off exponentially on the logit scale (the tail of a generalised Pareto
-distribution with shape 0; Pickands 1975). The tail says how high a score must be to be reached once an hour.
-"""
+"""Thresholds for a promised rate of false accepts, by the tail of what sounds that are no label's score."""
 
 from __future__ import annotations
 
@@ -15,17 +11,10 @@ import numpy as np
 from edge_client.config.sections import THRESHOLD, DetectorConfig
 from fleet_protocol.numbers.arrays import Doubles, Floats
 
-# Share of the scores, the highest, that make the tail.
-_TAIL = 0.05
-# Windows of other sounds in an hour, and how much faster the highest averaged scores of a stream fall off than those of
-# single sounds. The windows of a stream hold parts of words, in noise, and score higher than whole words do. Chosen on
-# the tuning half of `benchmarks.listening`, which has six hundred other words an hour.
-_LOOKS_PER_HOUR, _FASTER = 1500.0, 2.0
 # Float32 probabilities say no more.
 LARGEST = 15.0
 # A label that scores less than what is no label is never heard, however few false accepts it would make.
 LOWEST = 0.0
-_SMALLEST_SCALE = 0.25
 _LARGEST_EXPONENT = 700.0  # of a float64
 
 
@@ -60,19 +49,6 @@ def threshold_of(label: str, config: DetectorConfig, tails: Mapping[str, Tail]) 
     if config.threshold is not None:
         return config.threshold
     return tails[label].threshold(config.false_accepts_per_hour) if label in tails else THRESHOLD
-
-
-def fit_tails(scores: Floats) -> list[Tail]:
-    """Return every label's tail, of scores, float32 [sounds, labels], 0..1, of sounds that are no label's: clips of
-    other words, the room, noise. The scale is the same for all labels.
-    """
-    found = logits(scores)
-    begins = np.quantile(found, 1 - _TAIL, axis=0)
-    # The mean excess over a tail's beginning is the exponential's maximum likelihood. One label's is a rough figure.
-    excesses = [float(np.mean(column[column >= begin] - begin)) for column, begin in zip(found.T, begins, strict=True)]
-    scale = max(_SMALLEST_SCALE, float(np.mean(excesses))) if excesses else _SMALLEST_SCALE
-    rise = scale * math.log(_LOOKS_PER_HOUR * _TAIL)
-    return [Tail(float(begin) + rise, scale / _FASTER) for begin in begins]
 
 
 def logits(scores: Floats) -> Doubles:

@@ -1,7 +1,7 @@
 """Sounds that other devices of the fleet were taught: what the fleet says of each, what the owner says, what was tried.
 
 A device listens for a class of others only if enough different devices sent it, an operator approved it, or its owner
-said so; and never where it found that it cannot (edge_client/learning/teaching/class_trial.py). Until then a class
+said so; and never where it found that it cannot (edge_client/learning/teaching/trial.py). Until then a class
 takes no slot.
 """
 

@@ -10,8 +10,10 @@ import numpy as np
 from edge_client.config.sections import TrainingConfig
 from edge_client.learning.class_links import take_labels
 from edge_client.learning.rounds.model_selection import Evidence, Listener, judge, public_rows
-from edge_client.learning.teaching.head import centres, train_head
-from edge_client.learning.teaching.head_material import Heard, head_material
+from edge_client.learning.teaching.fleet_sounds import FleetSounds, centres
+from edge_client.learning.teaching.head import train_head
+from edge_client.learning.teaching.heard import Embeddings
+from edge_client.learning.teaching.material import material_of
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle.labels import LabelMap
@@ -72,12 +74,13 @@ class Heads:
         prototypes. ``own``: weights that learned the device's takes alone, trained where None and needed. ``denied``:
         by class, what other owners said is none of its sounds, float32 [sounds, numbers].
         """
-        known = range(len(label_map.slots)) if public_set is not None else ()
-        heard = Heard(takes, self._nothing, self._none)
-        material = head_material(label_map, known, heard, self.statistics, public_set, of_fleet, denied=denied)
+        kept = range(len(label_map.slots)) if public_set is not None else ()
+        heard = Embeddings(takes, self._nothing, self._none)
+        fleet = FleetSounds(public_set, of_fleet or {}, denied or {})
+        material = material_of(label_map, kept, heard, self.model.manifest, fleet)
         epochs, rate = TrainingConfig().teach_epochs, TrainingConfig().teach_learning_rate
         taught = own if material.own is not None else None
-        weights = train_head(self.model, self._initial, label_map, material, epochs, rate, seed, taught)
+        weights = train_head(self.model, self._initial, material, epochs, rate, seed, taught)
         return Listener(weights, label_map)
 
     def refuses(self, own: Listener, result: Listener, takes: Takes, public_set: PublicSet) -> bool:

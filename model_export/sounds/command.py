@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from edge_client.audio.recordings import FORMATS, SUFFIXES, loudest_stretch, read_recording
 from edge_client.features.augmentation import BackgroundNoise, augment_takes
 from edge_client.features.log_mel import LogMel
-from edge_client.learning.teaching.hearing import artificial_noise
+from edge_client.learning.teaching.heard import artificial_noise
 from fleet_protocol.bundle.feature_settings import KALDI_32K, EmbeddingSettings, FrozenNetwork
 from fleet_protocol.ground import sample_sounds
 from fleet_protocol.ground.atomic_files import write_durably

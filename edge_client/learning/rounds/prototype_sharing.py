@@ -13,6 +13,7 @@ from collections.abc import Container, Mapping
 
 import numpy as np
 
+from edge_client.clips.folders import SOUND
 from edge_client.config import Config
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, to_report
@@ -20,9 +21,9 @@ from edge_client.learning.negative_prototypes import denied_groups
 from edge_client.learning.rounds.client_update import RoundContext, build_update
 from edge_client.learning.rounds.clips import held_out_metrics
 from edge_client.learning.rounds.kept_model import adoptable, after_round, choose_of
-from edge_client.learning.teaching.head_material import Before
-from edge_client.learning.teaching.hearing import Hearing
+from edge_client.learning.teaching.heard import Before, Embedder
 from edge_client.learning.teaching.job import go_over
+from edge_client.learning.teaching.material import kind_of
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
@@ -49,7 +50,7 @@ class PrototypeExchange:
                 "the strategy prototypes needs a bundle with the words of its front end's pretraining, and this "
                 f'device\'s ({manifest.architecture}) has none; use another, such as bundle = "base"'
             )
-        self._statistics = statistics
+        self._manifest, self._statistics = manifest, statistics
         self._settings = manifest.feature_settings
         self._settings.require_same(
             context.public_set.settings, f"this device's bundle ({manifest.architecture})", "the public set"
@@ -101,8 +102,7 @@ class PrototypeExchange:
     def _order(self, takes: Floats, before: Before | None) -> tuple[Floats, float]:
         """Return the mean windows before a label's takes, float32 [states, frames, numbers], and its length, s."""
         own, statistics = takes[:, 0], self._statistics
-        is_sound = isinstance(statistics, JointStatistics) and statistics.is_sound(own)
-        if before is None or is_sound:
+        if before is None or kind_of([own], self._manifest) == SOUND:
             return np.zeros((0, *self._settings.shape), np.float32), 0.0
         rows = np.stack([_mean(windows) for windows in before.rows[:STATES_BEFORE]])
         if isinstance(statistics, JointStatistics):  # nobody asked what sound a part of a word is
@@ -144,7 +144,7 @@ class PrototypeRound:
 
     def contribute(self) -> None:
         """Write the upload, and then the slots. Raises RecordingError without clips, LabelError without a slot."""
-        heard = Hearing(self._config, self._settings, self._state.embeddings_path).heard()
+        heard = Embedder(self._config, self._settings, self._state.embeddings_path).embeddings()
         if not heard.takes:
             raise RecordingError(
                 f"round {self.work.round_id}: no readable clips in {self._config.clips_folder}; record or import some"

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge_client.clips.folders import WORD
-from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
+from edge_client.clips.folders import SOUND, WORD
+from edge_client.learning.teaching.heard import Embeddings
+from edge_client.learning.teaching.material import SAME_SOUND
 from fleet_protocol.numbers.arrays import Doubles, Floats
 from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.numbers.joint_statistics import JointStatistics
@@ -43,34 +44,30 @@ class Advice:
     kind: str = ""  # "word" or "sound", where the front end hears both
 
 
-def advice_on(
-    heard: Heard, statistics: EmbeddingStatistics, kinds: Mapping[str, str], *, hears_sounds: bool
-) -> tuple[Advice, ...]:
-    """Return what would help every label that has takes; ``kinds``: of labels, on a front end that hears both kinds."""
+def advice_on(heard: Embeddings, statistics: EmbeddingStatistics, kinds: Mapping[str, str]) -> tuple[Advice, ...]:
+    """Return what would help every label that has takes; ``kinds`` of labels: WORD or SOUND."""
     found, shared, of_one = [], shared_parts(heard, statistics), spread_of_one_person(statistics)
+    hears_both = isinstance(statistics, JointStatistics)
     for label, takes in heard.takes.items():
-        kind = kinds.get(label, "")
         parts = {other: shared[label, other] for other in sorted(heard.takes) if other != label}
-        lines = _lines(label, kind, heard, statistics, parts, of_one, hears_sounds=hears_sounds)
-        found.append(Advice(label, len(takes), lines, kind))
+        lines = _lines(label, kinds[label], heard, statistics, parts, of_one)
+        found.append(Advice(label, len(takes), lines, kinds[label] if hears_both else ""))
     return tuple(found)
 
 
 def _lines(
     label: str,
     kind: str,
-    heard: Heard,
+    heard: Embeddings,
     statistics: EmbeddingStatistics,
     parts: Mapping[str, str],
     of_one_person: float,
-    *,
-    hears_sounds: bool,
 ) -> tuple[str, ...]:
     """Return what would help a label. What many people say differs; one doorbell always sounds alike."""
     takes, found = heard.takes[label][:, 0], []
     if fit_the_other_kind(takes, statistics):
-        found.append(_of_the_other_kind(label, sounds=hears_sounds))
-    word = kind == WORD if kind else not hears_sounds and _nearer_to_nothing(takes, statistics) < 0.0
+        found.append(_of_the_other_kind(label, sounds=kind == SOUND))
+    word = kind == WORD and (isinstance(statistics, JointStatistics) or _nearer_to_nothing(takes, statistics) < 0.0)
     found += [_SHARED[part].format(one=label, other=other) for other, part in parts.items() if part]
     if len(takes) < _FEW_TAKES:
         found.append(f"record more takes of {label!r}: {len(takes)} are few")
@@ -129,7 +126,7 @@ def takes_spread(takes: Floats, statistics: EmbeddingStatistics) -> float:
     return float(np.square(z).sum() / ((len(takes) - 1) * takes.shape[1]))
 
 
-def shared_parts(heard: Heard, statistics: EmbeddingStatistics) -> dict[tuple[str, str], str]:
+def shared_parts(heard: Embeddings, statistics: EmbeddingStatistics) -> dict[tuple[str, str], str]:
     """Return by two labels what they share, as near as takes of one sound are: "" or ``ALL``, ``END``, ``BEGINNING``.
 
     The newest window of a long word holds its end, the earlier ones what comes before it.
@@ -148,7 +145,7 @@ def shared_parts(heard: Heard, statistics: EmbeddingStatistics) -> dict[tuple[st
     return found
 
 
-def nearest(label: str, heard: Heard, statistics: EmbeddingStatistics, *, words: bool) -> tuple[str, ...]:
+def nearest(label: str, heard: Embeddings, statistics: EmbeddingStatistics, *, words: bool) -> tuple[str, ...]:
     """Return the labels, and with ``words`` those of the pretraining, that a label resembles, the most similar first.
 
     What the pretraining calls its sounds (``synthetic bark``), and some words (``beijing_4``), means nothing to people.

@@ -14,13 +14,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from edge_client.clips.folders import known_labels, labels_with_clips, store_digest
 from edge_client.clips.store import is_changing
 from edge_client.config import Config
 from edge_client.errors import RecordingError
-from edge_client.learning.class_links import adopt_classes, without_silent
-from edge_client.learning.teaching.advice import Advice
-from edge_client.learning.teaching.head import teach_head
+from edge_client.learning.class_links import adopt_classes, take_labels, without_silent
+from edge_client.learning.teaching.advice import Advice, advice_on
+from edge_client.learning.teaching.fleet_sounds import FleetSounds
+from edge_client.learning.teaching.heard import Embedder
+from edge_client.learning.teaching.lesson import Lesson
+from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.class_offers import Refused
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import TEACHING, SavedModel
@@ -116,18 +121,52 @@ def go_over(config: Config, state: DeviceState, saved: SavedModel) -> DeviceMode
     digest = store_digest(config.clips_folder)  # before the clips are read: one that comes meanwhile is learned next
     if not saved.bundle.manifest.background or (digest is None and not saved.progress.label_map.slots):
         return None
-    taught = teach_head(config, state, saved, int(digest or NO_CLIPS, 16))
+    lesson = lesson_of(config, state, saved, int(digest or NO_CLIPS, 16))
+    taught = lesson.learn()
+    material, tails = taught.material, {label: (tail.level, tail.scale) for label, tail in taught.tails.items()}
     progress = dataclasses.replace(
         saved.progress,
-        label_map=taught.label_map,
+        label_map=material.label_map,
         taught=digest or "",
         teaching=TEACHING,
         background_trained=True,
-        tails=taught.tails,
+        tails=tails,
         prototypes=taught.prototypes,
-        known=taught.known,
-        unheard=taught.unheard,
+        known=material.built_in,
+        unheard=material.listening_labels.off,
     )
     bundle = dataclasses.replace(saved.bundle, weights=taught.weights)
+    advice = advice_on(material.heard, material.statistics, material.kinds)
+    clips = sum(map(len, material.heard.takes.values()))
     model = SavedModel(bundle, taught.weights, progress)
-    return DeviceModel(model, taught.advice, taught.clips, taught.tried, taught.refused)
+    return DeviceModel(model, advice, clips, taught.tried, taught.refused)
+
+
+def lesson_of(config: Config, state: DeviceState, saved: SavedModel, seed: int) -> Lesson:
+    """Read all that a device's labels are learned from.
+
+    Raises RecordingError if there are no labels, or no clip can be read.
+    """
+    model, statistics = ModelRuntime(saved.bundle, config.device.threads), saved.bundle.manifest.embedding_statistics
+    assert statistics is not None
+    settings = model.manifest.feature_settings
+    heard = Embedder(config, settings, state.embeddings_path).embeddings()
+    chosen = known_labels(config.clips_folder)
+    built_in = {label: sound for label, sound in chosen.items() if sound in statistics.known.names}
+    # A label whose last clip is gone, and which the fleet does not know, is forgotten.
+    label_map = take_labels(saved.progress.label_map, tuple(dict.fromkeys([*heard.takes, *built_in])), ())
+    if not label_map.slots:
+        raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
+    public_set, prototypes = state.blobs.public_set(settings), state.blobs.prototypes(settings)
+    return Lesson(
+        model,
+        read_bundle(config.bundle).weights,
+        label_map,
+        heard,
+        built_in,
+        FleetSounds.of(public_set, prototypes, statistics, np.random.default_rng([seed, 4])),
+        [one.class_id for one in state.offers.all()],
+        config.training,
+        config.detector.false_accepts_per_hour,
+        seed,
+    )

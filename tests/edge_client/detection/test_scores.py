@@ -3,16 +3,10 @@
 import numpy as np
 import pytest
 
-from edge_client.detection.scores import (
-    STATES,
-    Scorer,
-    directions_before,
-    earlier_of,
-    prototype,
-    states_before,
-    windows_before,
-)
+from edge_client.detection.scores import STATES, Scorer, earlier_of, windows_before
 from edge_client.detection.thresholds import logits
+from edge_client.learning.teaching.heard import states_before
+from edge_client.learning.teaching.prototypes import directions_before, prototype
 from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle.bundle_file import read_bundle

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from edge_client.detection.thresholds import Tail, fit_tails
+from edge_client.detection.thresholds import Tail
+from edge_client.learning.teaching.tails import fit_tails
 
 
 def sounds(count, level, scale, seed=0):

@@ -7,7 +7,9 @@ import pytest
 
 from edge_client.errors import FeatureError
 from edge_client.features.front_end import open_front_end
-from edge_client.learning.teaching.head_material import Heard, head_material
+from edge_client.learning.teaching.fleet_sounds import FleetSounds
+from edge_client.learning.teaching.heard import Embeddings
+from edge_client.learning.teaching.material import material_of
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.feature_settings import FeatureSettings, JointSettings
 from fleet_protocol.bundle.labels import LabelMap
@@ -79,11 +81,11 @@ def test_directions_of_words_and_of_sounds_are_those_of_their_own_network(manife
         np.testing.assert_allclose(block, own.whitened(own.means) @ own.whitened(own.means).T, atol=1e-6)
 
 
-def material_of(manifest):
+def taught(manifest):
     statistics, rng = manifest.embedding_statistics, np.random.default_rng(3)
     labels = LabelMap(manifest.capacity, reserved=len(manifest.background)).add("hello").add("ping")
     word, sound = (statistics.words.index(name) for name in ("go", "synthetic siren"))
-    heard = Heard(
+    heard = Embeddings(
         {
             "hello": statistics.draw(statistics.means[word] + 0.5, 5, rng)[:, None],
             "ping": statistics.draw(statistics.means[sound] + 0.5, 5, rng)[:, None],
@@ -91,13 +93,13 @@ def material_of(manifest):
         np.zeros((0, 408), np.float32),
         np.zeros((0, 408), np.float32),
     )
-    found = head_material(labels, [0, 1], heard, statistics, None)
+    found = material_of(labels, [0, 1], heard, manifest, FleetSounds())
     return labels, heard, found
 
 
 def test_a_row_keeps_the_half_that_knows_its_kind_and_gets_another_one_s_other_half(manifest):
-    labels, heard, found = material_of(manifest)
-    assert found.kinds(labels) == {"hello": "word", "ping": "sound"}
+    labels, heard, found = taught(manifest)
+    assert found.kinds == {"hello": "word", "ping": "sound"}
     own = {sound.slot: sound for sound in found.sounds if sound.slot < 2}
     rng = np.random.default_rng(4)
     for slot, kept in ((0, slice(312)), (1, slice(312, None))):

@@ -11,7 +11,7 @@ from edge_client.audio.recordings import Recordings
 from edge_client.clips.folders import rejected
 from edge_client.config import load_config
 from edge_client.features.front_end import open_front_end
-from edge_client.learning.teaching.hearing import Hearing
+from edge_client.learning.teaching.heard import Embedder
 from edge_client.owner import Teaching
 from fleet_protocol.messages.rest import Choice, ClassBacking, ClassInfo
 from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
@@ -197,7 +197,7 @@ def test_a_phrase_that_ends_as_an_owners_is_taken_where_another_word_comes_befor
     rng = np.random.default_rng(3)
     spoken = [joined(*(melody(part, rng).astype(np.float32) for part in ("up", "zip"))) for _ in range(5)]
     write_takes(device.clips, "up zip", spoken)
-    heard = Hearing(device.config, public.settings, device.state.embeddings_path).heard()
+    heard = Embedder(device.config, public.settings, device.state.embeddings_path).embeddings()
     end, before = heard.takes["up zip"].mean(axis=(0, 1)), heard.before["up zip"]
     own = before.rows.mean(axis=1)[:, None]
     down = open_front_end(public.settings)(np.stack([melody("down", rng) for _ in range(6)]).astype(np.float32))

@@ -8,7 +8,7 @@ import pytest
 from edge_client.audio.recordings import loudest_stretch
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.teaching.advice import advice_on, fit_the_other_kind
-from edge_client.learning.teaching.head_material import Before, Heard
+from edge_client.learning.teaching.heard import Before, Embeddings
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.ready_bundles import find_bundle
 from fleet_protocol.ground import sample_sounds
@@ -20,10 +20,10 @@ def takes_of(statistics, mean, count, share=1.0, seed=0):
     return (mean + np.sqrt(share) * drawn).astype(np.float32)[:, None]
 
 
-def told(statistics, kinds=None, *, hears_sounds=False, **takes):
-    """Return what would help labels, by label."""
+def told(statistics, kind="word", **takes):
+    """Return what would help labels, all of one kind, by label."""
     nobody = np.zeros((0, statistics.means.shape[1]), np.float32)
-    found = advice_on(Heard(takes, nobody, nobody), statistics, kinds or {}, hears_sounds=hears_sounds)
+    found = advice_on(Embeddings(takes, nobody, nobody), statistics, dict.fromkeys(takes, kind))
     return {one.label: one.lines for one in found}
 
 
@@ -40,7 +40,7 @@ def test_long_words_that_share_a_part_are_not_called_one_sound_but_told_apart_by
     nobody = np.zeros((0, statistics.means.shape[1]), np.float32)
     found = {
         one.label: one.lines
-        for one in advice_on(Heard(takes, nobody, nobody, before=before), statistics, {}, hears_sounds=False)
+        for one in advice_on(Embeddings(takes, nobody, nobody, before=before), statistics, dict.fromkeys(takes, "word"))
     }
     assert "'lights on' and 'music on' end alike: the device tells them apart by how they begin" in found["lights on"]
     assert "'lights on' and 'lights off' begin alike: the device tells them apart by how they end" in found["lights on"]
@@ -67,10 +67,10 @@ def test_takes_of_several_people_are_never_called_one_person_s(front_end):
     statistics = read_bundle(find_bundle(front_end)).manifest.embedding_statistics
     said = {word: clips for word, clips in zip(statistics.words, statistics.samples, strict=True) if word.isalpha()}
     takes = {word: clips[:, None] for word, clips in said.items()}  # each clip is of another person
-    lines = [line for of_word in told(statistics, dict.fromkeys(takes, "word"), **takes).values() for line in of_word]
+    lines = [line for of_word in told(statistics, **takes).values() for line in of_word]
     assert not any("person" in line for line in lines)
     alike = {word: clips.mean(axis=0) + 0.5 * (clips - clips.mean(axis=0)) for word, clips in takes.items()}
-    found = told(statistics, dict.fromkeys(alike, "word"), **alike)
+    found = told(statistics, **alike)
     assert sum(any("person" in line for line in of_word) for of_word in found.values()) > 0.5 * len(found)
 
 
@@ -124,8 +124,7 @@ def test_one_doorbell_needs_no_other_person_and_nobody_reads_what_the_pretrainin
         embedded = open_front_end(settings)(clips)[:, 0]
         # Six presses of one bell are more alike than any that were recorded here.
         takes[label] = (embedded.mean(axis=0) + 0.1 * (embedded - embedded.mean(axis=0)))[:, None]
-    kinds = {"doorbell": "sound", "bark": "sound"} if front_end == "words_and_sounds" else {}
-    for lines in told(statistics, kinds, hears_sounds=settings.hears_sounds, **takes).values():
+    for lines in told(statistics, "word" if front_end == "words" else "sound", **takes).values():
         assert not any("person" in line for line in lines)
         assert not any(name in line for line in lines for name in statistics.words if not name.isalpha())
 

@@ -13,10 +13,11 @@ from edge_client.detection.detector import Detector
 from edge_client.detection.scores import Scorer
 from edge_client.detection.thresholds import Tail
 from edge_client.features.front_end import open_front_end
+from edge_client.learning.teaching.fleet_sounds import FleetSounds
 from edge_client.learning.teaching.head import train_head
-from edge_client.learning.teaching.head_material import Heard, head_material
-from edge_client.learning.teaching.hearing import artificial_noise
+from edge_client.learning.teaching.heard import Embeddings, artificial_noise
 from edge_client.learning.teaching.job import NO_CLIPS
+from edge_client.learning.teaching.material import material_of
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.bundle.bundle_file import read_bundle
@@ -39,10 +40,10 @@ def fitted():
     model = ModelRuntime(bundle)
     labels = LabelMap(manifest.capacity, reserved=len(manifest.background)).add("mine", "c0").add("theirs", "c1")
     takes = statistics.draw(statistics.means[3], 5, np.random.default_rng(0))[:, None]
-    heard = Heard({"mine": takes}, NOTHING, NOTHING)
-    found = head_material(labels, [0, 1], heard, statistics, None, {"c1": statistics.means[[9]]})
+    heard = Embeddings({"mine": takes}, NOTHING, NOTHING)
+    found = material_of(labels, [0, 1], heard, manifest, FleetSounds(centres={"c1": statistics.means[[9]]}))
     parts = {"all": found, "together": dataclasses.replace(found, own=None), "own": found.own}
-    weights = {what: train_head(model, bundle.weights, labels, part, 3, 0.05, 1) for what, part in parts.items()}
+    weights = {what: train_head(model, bundle.weights, part, 3, 0.05, 1) for what, part in parts.items()}
     return weights, found
 
 

@@ -13,9 +13,10 @@ from edge_client.config import load_config
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.daemon.status import model_status
 from edge_client.detection.detector import Detector
-from edge_client.detection.scores import Scorer, prototype
+from edge_client.detection.scores import Scorer
 from edge_client.detection.thresholds import logits
 from edge_client.learning.teaching.job import to_teach
+from edge_client.learning.teaching.prototypes import prototype
 from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle.bundle_file import read_bundle

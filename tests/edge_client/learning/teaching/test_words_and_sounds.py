@@ -9,7 +9,7 @@ from demo.corpus import synthesise
 from edge_client.audio.recordings import encode_wave, read_recording
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector
-from edge_client.learning.teaching.hearing import Hearing
+from edge_client.learning.teaching.heard import Embedder
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.ready_bundles import find_bundle
 from fleet_protocol.ground.sample_sounds import takes
@@ -30,7 +30,7 @@ def test_a_take_is_heard_as_words_hears_it_and_as_sounds_2s_does(tmp_path):
             (device.clips / label).mkdir(parents=True)
             (device.clips / label / "0.wav").write_bytes(encode_wave(rows, 16_000))
         settings = read_bundle(device.bundle).manifest.feature_settings
-        heard[name] = Hearing(device.config, settings, device.state.embeddings_path).heard()
+        heard[name] = Embedder(device.config, settings, device.state.embeddings_path).embeddings()
     words, sounds, both = heard.values()
     for label in ("click", "short"):
         assert both.takes[label].shape == (1, 8, 408)

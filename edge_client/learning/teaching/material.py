@@ -10,17 +10,21 @@ knows it, and not by the room of its few takes in the other one.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.clips.folders import SOUND, WORD
+from edge_client.detection.score_table import TABLE
 from edge_client.learning.negative_prototypes import believed
 from edge_client.learning.sgd import from_slots
+from edge_client.learning.teaching.fleet_sounds import FleetSounds
+from edge_client.learning.teaching.heard import Embeddings
+from fleet_protocol.bundle.bundle_file import Manifest
 from fleet_protocol.bundle.labels import LabelMap
-from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.numbers.arrays import Doubles, Floats
 from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.numbers.joint_statistics import JointStatistics
@@ -46,30 +50,7 @@ _DENIED, _ALL_DENIED, _DENIED_ROWS = 0.2, 0.4, 100
 _USUAL_TAKES = 10
 NEITHER = ""
 _HALVES = 400  # of either kind that rows get
-
-
-@dataclass(frozen=True)
-class Before:
-    """What windows half a second before a word's takes hold, a second, and so on, and the word's length, s.
-
-    rows: float32 [states, windows, numbers]
-    """
-
-    rows: Floats
-    length_s: float
-
-
-@dataclass(frozen=True)
-class Heard:
-    """Embeddings of what the device itself heard, float32; the last axis counts the embedding's numbers."""
-
-    takes: Mapping[str, Floats]  # by label, [clips, variants, numbers]; the first variant is the clip as recorded
-    nothing: Floats  # windows of the room when nothing happens, and of artificial noise, [windows, numbers]
-    spliced: Floats  # windows made of pieces of several labels' clips, [windows, numbers]
-    rejected: Mapping[str, Floats] = field(default_factory=dict)  # by label, what the owner said is not it; as takes
-    # By label, what is less than the whole of a take, [takes, parts, numbers]; long words alone.
-    parts: Mapping[str, Floats] = field(default_factory=dict)
-    before: Mapping[str, Before] = field(default_factory=dict)  # by label; of words
+_OTHERS = 4000  # draws of other words, and as many of people's talk, by which thresholds are set
 
 
 @dataclass(frozen=True)
@@ -100,12 +81,19 @@ class OtherHalves:
 
 
 @dataclass(frozen=True)
-class HeadMaterial:
-    """All sounds, of which an output may have several, and how far draws lie from their centres."""
+class Material:
+    """All sounds, of which an output may have several, and what is known of the labels."""
 
+    label_map: LabelMap
+    listening_labels: LabelMap  # without the head's outputs of built-in ones that it learns nothing of
+    heard: Embeddings
+    fleet: FleetSounds
+    statistics: EmbeddingStatistics
     sounds: tuple[Sound, ...]
-    scatter: Doubles  # times normal numbers is a draw's distance from its centre, float64 [numbers, numbers]
-    own: HeadMaterial | None = None  # of the device's own takes alone; None where there is nothing else, or no take
+    kinds: Mapping[str, str]  # of labels: WORD, SOUND, or NEITHER where nothing tells
+    built_in: Mapping[str, str]  # by label, which built-in sound it is, as chosen, or as its takes are
+    built_in_words: Mapping[str, str]  # those of them that are words
+    own: Material | None = None  # of the device's own takes alone; None where there is nothing else, or no take
     halves: OtherHalves | None = None  # of an embedding with the numbers of two networks
 
     @property
@@ -113,10 +101,10 @@ class HeadMaterial:
         """Outputs that there are sounds of."""
         return frozenset(sound.slot for sound in self.sounds)
 
-    def kinds(self, label_map: LabelMap) -> dict[str, str]:
-        """Return the kind of each label that has one."""
-        names = dict(enumerate(label_map.names))
-        return {names[sound.slot]: sound.kind for sound in self.sounds if sound.slot in names and sound.kind}
+    @cached_property
+    def _scatter(self) -> Doubles:
+        """Times normal numbers it is a draw's distance from its centre, float64 [numbers, numbers]."""
+        return self.statistics.varied.scatter
 
     def rows(self, sound: Sound, count: int, rng: np.random.Generator) -> Floats:
         """Return so many embeddings of a sound, float32 [count, numbers]: half of them drawn, where both can be."""
@@ -132,58 +120,64 @@ class HeadMaterial:
         x = np.concatenate([self.rows(sound, count, rng) for sound, count in zip(self.sounds, counts, strict=True)])
         return x, from_slots(np.repeat([sound.slot for sound in self.sounds], counts), capacity)
 
-    def draws(self, slots: Container[int], count: int, rng: np.random.Generator) -> Floats:
-        """Return embeddings drawn around the centres of some outputs' sounds, float32 [count, numbers]; none without.
+    def others(self, states: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Draw what is no label's: features, float32 [windows, 1, numbers], and those of others that came before.
 
-        Of the background's outputs these are negatives that nothing was trained on.
+        Draws around centres of the background's outputs are negatives that nothing was trained on.
         """
-        sounds = [sound for sound in self.sounds if sound.slot in slots]
+        sounds = [sound for sound in self.sounds if sound.slot in self.label_map.background]
         centres = np.concatenate([sound.centres for sound in sounds])
-        chosen = rng.integers(max(1, len(centres)), size=count if len(centres) else 0)
+        chosen = rng.integers(max(1, len(centres)), size=_OTHERS if len(centres) else 0)
         kinds = np.repeat([sound.kind for sound in sounds], [len(sound.centres) for sound in sounds])
-        return self._exchanged(self._scattered(centres[chosen], rng), kinds[chosen], rng)
+        words = self._exchanged(self._scattered(centres[chosen], rng), kinds[chosen], rng)
+        talk = self.statistics.speech.draw(self.statistics.speech.means[0], _OTHERS, rng)
+        rejected = [clips[:, 0] for clips in self.heard.rejected.values()]
+        rows = np.concatenate([words, talk, self.statistics.noise, self.heard.nothing, *rejected])
+        orders = np.array([rng.permutation(len(rows)) for _ in range(states)], int)
+        return rows[:, None], rows[orders.reshape(-1, len(rows))][:, :, None]
 
     def _scattered(self, centres: Floats, rng: np.random.Generator) -> Floats:
-        return np.asarray(centres + rng.standard_normal((len(centres), len(self.scatter))) @ self.scatter, np.float32)
+        return np.asarray(centres + rng.standard_normal(centres.shape) @ self._scatter, np.float32)
 
     def _exchanged(self, rows: Floats, kinds: NDArray[np.str_], rng: np.random.Generator) -> Floats:
         return rows if self.halves is None else self.halves.exchange(rows, kinds, rng)
 
 
-def head_material(
+def material_of(
     label_map: LabelMap,
-    known: Iterable[int],
-    heard: Heard,
-    statistics: EmbeddingStatistics,
-    public_set: PublicSet | None,
-    prototypes: Mapping[str, Floats] | None = None,
-    denied: Mapping[str, Floats] | None = None,
+    kept: Iterable[int],
+    heard: Embeddings,
+    manifest: Manifest,
+    fleet: FleetSounds,
     chosen: Mapping[str, str] | None = None,
-) -> HeadMaterial:
+) -> Material:
     """Collect what every output learns from; the label map has the new labels and background outputs.
 
-    ``known``: slots of labels that must not be forgotten. ``prototypes``: by class, centres that the fleet sent,
-    float32 [centres, numbers]. ``denied``: by class, what others said is not its sound, float32 [sounds, numbers].
-    ``chosen``: by label, the word known from the start that it is.
+    ``kept``: slots of labels that must not be forgotten. ``chosen``: by label, which built-in sound or word it is.
     """
-    chosen = chosen or {}
-    wanted = sorted({*known, *map(label_map.slot_of, [*heard.takes, *chosen])})
-    sent = ((slot, (prototypes or {}).get(label_map.class_ids[slot] or "")) for slot in wanted)
-    fleet = {slot: centres for slot, centres in sent if centres is not None}
-    recorded = {slot: _recorded(slot, label_map, heard, public_set, drawn=slot not in fleet) for slot in wanted}
-    kinds = _kinds(label_map, recorded, fleet, heard, statistics)
-    fleet = {
-        slot: centres for slot, centres in fleet.items() if _alike(recorded[slot], centres, statistics, kinds[slot])
+    statistics, chosen = manifest.embedding_statistics, {**(chosen or {})}
+    assert statistics is not None
+    words = {label: name for label, name in chosen.items() if name in statistics.known.words}
+    wanted = sorted({*kept, *map(label_map.slot_of, [*heard.takes, *words])})
+    sent = ((slot, fleet.centres.get(label_map.class_ids[slot] or "")) for slot in wanted)
+    centred = {slot: centres for slot, centres in sent if centres is not None}
+    recorded = {slot: _recorded(slot, label_map, heard, fleet, drawn=slot not in centred) for slot in wanted}
+    kinds = dict.fromkeys(range(len(label_map.slots)), kind_of((), manifest))
+    for slot, parts in recorded.items():
+        label, known = label_map.names[slot], parts or ([centred[slot]] if slot in centred else [])
+        kinds[slot] = kind_of([heard.takes[label][:, 0]] if label in heard.takes else known, manifest)
+    centred = {
+        slot: centres for slot, centres in centred.items() if _alike(recorded[slot], centres, statistics, kinds[slot])
     }
-    described = {slot: parts if parts or slot not in fleet else [fleet[slot]] for slot, parts in recorded.items()}
-    same, other = _words(label_map, described, statistics, kinds, chosen)
+    described = {slot: parts if parts or slot not in centred else [centred[slot]] for slot, parts in recorded.items()}
+    same, other = _words(label_map, described, statistics, kinds, words)
     sounds = []
     for slot in wanted:
         parts = recorded[slot]
         centres = [part.mean(axis=0) for part in parts]
         if slot in same:
             word = same[slot]
-            # Where the word is known from the start, what others said counts as much as the owner's takes.
+            # Where the word is built in, what others said counts as much as the owner's takes.
             variants = heard.takes[named].shape[1] if (named := label_map.names[slot]) in heard.takes else 1
             repeated = variants if statistics.words[word] in statistics.known.words else 1
             parts = [*parts, np.repeat(statistics.samples[word], repeated, axis=0)]
@@ -191,40 +185,58 @@ def head_material(
         elif not described[slot]:
             continue  # nothing tells of it
         if not parts:
-            sounds.append(Sound(slot, statistics.means[:0], fleet[slot], _UNHEARD, kinds[slot]))
+            sounds.append(Sound(slot, statistics.means[:0], centred[slot], _UNHEARD, kinds[slot]))
             continue
-        centres = [fleet[slot].mean(axis=0)] if slot in fleet else centres
+        centres = [centred[slot].mean(axis=0)] if slot in centred else centres
         sounds.append(Sound(slot, np.concatenate(parts), np.stack(centres), kind=kinds[slot]))
     sounds += _background(label_map, heard, statistics, other)
     own = None
-    if heard.takes and (public_set is not None or prototypes):
-        own = head_material(label_map, (), heard, statistics, None, chosen=chosen)
+    if heard.takes and (fleet.public_set is not None or fleet.centres):
+        own = material_of(label_map, (), heard, manifest, FleetSounds(), chosen)
     halves = _other_halves(sounds, statistics)  # of what the device knows itself
-    sounds += _denied(label_map, described, fleet, denied or {}, statistics, kinds)
-    return HeadMaterial(tuple(sounds), statistics.varied.scatter, own, halves)
+    sounds += _denied(label_map, described, centred, fleet.denied, manifest, kinds)
+    named_kinds = {name: kinds[slot] for slot, name in enumerate(label_map.names)}
+    learned = {sound.slot for sound in sounds}
+    bare = (slot for slot, name in enumerate(label_map.names) if name in chosen and slot not in learned)
+    built_in = _built_in(heard, statistics, named_kinds) | chosen
+    return Material(
+        label_map,
+        replace(label_map, off=tuple(bare)),
+        heard,
+        fleet,
+        statistics,
+        tuple(sounds),
+        named_kinds,
+        built_in,
+        {label: name for label, name in built_in.items() if name in statistics.known.words},
+        own,
+        halves,
+    )
 
 
-def _kinds(
-    label_map: LabelMap,
-    recorded: Mapping[int, list[Floats]],
-    fleet: Mapping[int, Floats],
-    heard: Heard,
-    statistics: EmbeddingStatistics,
-) -> dict[int, str]:
-    """Return of what kind the label of each slot is: by the clips as they were recorded, else by what else there is of
-    it. NEITHER where there is nothing, and on a front end that hears one kind alone.
+def _built_in(heard: Embeddings, statistics: EmbeddingStatistics, kinds: Mapping[str, str]) -> dict[str, str]:
+    """Return by label what its takes are of what is built in: a sound, or the word that it is called."""
+    found = {}
+    for label, takes in heard.takes.items():
+        sound = kinds[label] == SOUND
+        if names := statistics.known.sounds if sound else tuple({label} & {*statistics.known.words}):
+            logits = statistics.known.logits(takes[:, 0], names).mean(axis=0)
+            if logits.max() >= (TABLE.known_sound if sound else TABLE.known_word).alike:
+                found[label] = names[int(logits.argmax())]
+    return found
+
+
+def kind_of(parts: Sequence[Floats], manifest: Manifest) -> str:
+    """Return whether embeddings of one label, each [clips, numbers], are of a WORD or of an everyday SOUND.
+
+    A front end that hears one kind alone takes all for that; of one that hears both it is NEITHER without embeddings.
     """
-    kinds = dict.fromkeys(recorded, NEITHER)
+    statistics = manifest.embedding_statistics
     if not isinstance(statistics, JointStatistics):
-        return kinds
-    for slot, parts in recorded.items():
-        label = label_map.names[slot]
-        rows = parts or ([fleet[slot]] if slot in fleet else [])
-        if label in heard.takes:
-            rows = [heard.takes[label][:, 0]]
-        if rows:
-            kinds[slot] = SOUND if statistics.is_sound(np.concatenate(rows)) else WORD
-    return kinds
+        return SOUND if manifest.feature_settings.hears_sounds else WORD
+    if not parts:
+        return NEITHER
+    return SOUND if statistics.is_sound(np.concatenate(parts)) else WORD
 
 
 def _direction(parts: Sequence[Floats], statistics: EmbeddingStatistics, kind: str) -> Doubles:
@@ -286,27 +298,20 @@ def _alike(parts: list[Floats], centres: Floats, statistics: EmbeddingStatistics
     return bool(cosine >= _SAME_NAME)
 
 
-def _recorded(
-    slot: int, label_map: LabelMap, heard: Heard, public_set: PublicSet | None, *, drawn: bool
-) -> list[Floats]:
+def _recorded(slot: int, label_map: LabelMap, heard: Embeddings, fleet: FleetSounds, *, drawn: bool) -> list[Floats]:
     """Return embeddings of a label's takes and public recordings; where there are none, of its drawn public rows."""
-    parts = []
+    parts, class_id = [], label_map.class_ids[slot]
     if (name := label_map.names[slot]) in heard.takes:
         takes = heard.takes[name]
         parts.append(takes.reshape(-1, takes.shape[-1]))
-    class_id = label_map.class_ids[slot]
-    if public_set is not None and class_id in public_set.class_ids:
-        of_class = public_set.labels == public_set.class_ids.index(class_id)
-        rows = of_class & ~public_set.synthetic
-        if not rows.any() and not parts and drawn:
-            rows = of_class
-        if rows.any():
-            parts.append(public_set.features[rows, 0])
-    return parts
+    public = fleet.public(class_id)
+    if not len(public) and not parts and drawn:
+        public = fleet.public(class_id, synthetic=True)
+    return [*parts, public] if len(public) else parts
 
 
 def _background(
-    label_map: LabelMap, heard: Heard, statistics: EmbeddingStatistics, other: tuple[int, ...]
+    label_map: LabelMap, heard: Embeddings, statistics: EmbeddingStatistics, other: tuple[int, ...]
 ) -> list[Sound]:
     """Return the sounds of the outputs that are no label's."""
     *word_slots, other_slot, nothing_slot = label_map.background
@@ -340,9 +345,9 @@ def _background(
 def _denied(
     label_map: LabelMap,
     described: Mapping[int, list[Floats]],
-    fleet: Mapping[int, Floats],
+    centred: Mapping[int, Floats],
     denied: Mapping[str, Floats],
-    statistics: EmbeddingStatistics,
+    manifest: Manifest,
     kinds: Mapping[int, str],
 ) -> list[Sound]:
     """Return sounds of what other owners said is not a label, as far as it contradicts nothing that the device knows.
@@ -352,9 +357,10 @@ def _denied(
     said = {slot: denied[class_id] for slot in described if (class_id := label_map.class_ids[slot] or "") in denied}
     if not said:
         return []
-    known = {}
+    statistics, known = manifest.embedding_statistics, {}
+    assert statistics is not None
     for slot, parts in described.items():
-        found = [one for one in (parts, [fleet[slot]] if slot in fleet else []) if one]
+        found = [one for one in (parts, [centred[slot]] if slot in centred else []) if one]
         known[slot] = np.array([_direction(one, statistics, kinds[slot]) for one in found]).reshape(len(found), -1)
     *_, other_slot, _ = label_map.background
     rng, sounds = np.random.default_rng(0), []
@@ -363,14 +369,12 @@ def _denied(
         held = believed(statistics.whitened(negatives), [known[slot]], others)
         for mean in negatives[held]:
             rows = statistics.varied.draw(mean, _DENIED_ROWS, rng)
-            kind = NEITHER
-            if isinstance(statistics, JointStatistics):
-                kind = SOUND if statistics.is_sound(mean[None]) else WORD
-            sounds.append(Sound(other_slot, rows, rows[:0], min(_DENIED, _ALL_DENIED / held.sum()), kind))
+            share = min(_DENIED, _ALL_DENIED / held.sum())
+            sounds.append(Sound(other_slot, rows, rows[:0], share, kind_of([mean[None]], manifest)))
     return sounds
 
 
-def _no_label_s(clips: Floats, label: str, heard: Heard, statistics: EmbeddingStatistics) -> Floats:
+def _no_label_s(clips: Floats, label: str, heard: Embeddings, statistics: EmbeddingStatistics) -> Floats:
     """Return those clips, float32 [clips, variants, numbers], not of a label, that are no other label's either."""
     means = [takes.mean(axis=(0, 1)) for other, takes in heard.takes.items() if other != label]
     if not means:

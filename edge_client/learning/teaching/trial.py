@@ -15,13 +15,11 @@ import numpy as np
 
 from edge_client.detection.scores import Scorer
 from edge_client.detection.thresholds import Tail
-from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
+from edge_client.learning.teaching.material import SAME_SOUND, Material
 from edge_client.model.prototypes import Prototype
 from edge_client.storage.class_offers import Refused
 from fleet_protocol.bundle.labels import LabelMap
-from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.numbers.arrays import Doubles, Floats
-from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
 
 # Share of a sound that the device hears already that may be taken for a class of others.
 _OWN_SHARE = 0.25
@@ -43,21 +41,22 @@ class _Windows:
 class Trial:
     """What classes of others are tried on."""
 
+    material: Material
     scorer: Scorer
-    label_map: LabelMap
-    tails: Mapping[str, Tail]
     prototypes: Mapping[str, Prototype]
+    tails: Mapping[str, Tail]
     promised: float  # false alarms an hour of a label
-    statistics: EmbeddingStatistics
-    heard: Heard
-    public_set: PublicSet | None
+
+    @property
+    def _labels(self) -> LabelMap:
+        return self.material.label_map
 
     def refused(self, classes: Mapping[int, Floats]) -> dict[int, Refused]:
         """Return why some classes are refused, by slot; ``classes`` by slot what is known of each, [any, numbers]."""
         found: dict[int, Refused] = {}
         own = self._own()
         for slot, rows in classes.items():
-            label = self.label_map.names[slot]
+            label = self._labels.names[slot]
             taken = {name: self._taken(slot, rows, name, sounds) for name, sounds in own.items() if name != label}
             worst = max(taken, key=lambda name: taken[name], default="")
             rate = self._false_alarms(slot, rows)
@@ -76,7 +75,7 @@ class Trial:
 
     def _in_one_order(self, slot: int, name: str) -> bool:
         """Tell whether what comes before a class and a label is the same too, or one of the two does not say."""
-        found = [self.prototypes.get(one) for one in (self.label_map.names[slot], name)]
+        found = [self.prototypes.get(one) for one in (self._labels.names[slot], name)]
         one, other = (np.zeros((0, 1)) if label is None else label.before for label in found)
         states = min(len(one), len(other))
         products = np.sum(one[:states] * other[:states], axis=1) if states else np.zeros(0)
@@ -85,17 +84,16 @@ class Trial:
 
     def _own(self) -> dict[str, _Windows]:
         """Return by label the owner's takes, or public recordings of what is heard."""
-        found = {label: self._of_takes(label) for label in self.heard.takes}
-        if self.public_set is not None:
-            for column, class_id in enumerate(self.public_set.class_ids):
-                slot = self.label_map.slot_of_class(class_id)
-                rows = (self.public_set.labels == column) & ~self.public_set.synthetic
-                if slot is not None and rows.any():
-                    found.setdefault(self.label_map.names[slot], self._windows(self.public_set.features[rows, 0]))
+        found = {label: self._of_takes(label) for label in self.material.heard.takes}
+        public_set = self.material.fleet.public_set
+        for class_id in () if public_set is None else public_set.class_ids:
+            slot, rows = self._labels.slot_of_class(class_id), self.material.fleet.public(class_id)
+            if slot is not None and len(rows):
+                found.setdefault(self._labels.names[slot], self._windows(rows))
         return found
 
     def _of_takes(self, label: str) -> _Windows:
-        takes, before = self.heard.takes[label], self.heard.before.get(label)
+        takes, before = self.material.heard.takes[label], self.material.heard.before.get(label)
         rows = takes[:, 1:].reshape(-1, takes.shape[-1])  # what comes before the clip itself was not computed
         if before is None or before.rows.shape[1] != len(rows):
             return self._windows(takes.reshape(-1, takes.shape[-1]))
@@ -110,7 +108,7 @@ class Trial:
     @cached_property
     def _words(self) -> list[_Windows]:
         """Draws of each word of the pretraining, before which others came."""
-        rng, varied = np.random.default_rng(0), self.statistics.varied
+        rng, varied = np.random.default_rng(0), self.material.statistics.varied
         draws = [varied.draw(mean, _DRAWS, rng) for mean in varied.means]
         every = np.concatenate(draws)
         found = [self._windows(rows) for rows in draws]
@@ -121,7 +119,7 @@ class Trial:
     def _is_heard(self, slot: int, windows: _Windows) -> Doubles:
         """Return whether each window is heard as a label, 0 or 1."""
         scores = self.scorer(windows.rows[:, None], windows.earlier[:, :, None])
-        tail = self.tails[self.label_map.names[slot]]
+        tail = self.tails[self._labels.names[slot]]
         best = scores.argmax(axis=1) == slot
         return np.asarray(best & (scores[:, slot] >= tail.threshold(self.promised)), np.float64)
 
@@ -130,23 +128,13 @@ class Trial:
 
     def _near(self, rows: Floats, others: Floats) -> Doubles:
         """Return the whitened cosines of a class's mean and others, float32 [others, numbers]."""
-        mean = self.statistics.whitened(rows.mean(axis=0, keepdims=True))[0]
-        return np.asarray(self.statistics.whitened(others) @ mean)
+        mean = self.material.statistics.whitened(rows.mean(axis=0, keepdims=True))[0]
+        return np.asarray(self.material.statistics.whitened(others) @ mean)
 
     def _false_alarms(self, slot: int, rows: Floats) -> float:
         """Return how often an hour the class is heard in talk, in words that are not the one that it may be."""
         shares = [self._share(slot, word) for word in self._words]
-        near = self._near(rows, self.statistics.means)
+        near = self._near(rows, self.material.statistics.means)
         if near.max(initial=-1.0) >= SAME_SOUND:
             shares.pop(int(near.argmax()))
         return _WORDS_PER_HOUR * float(np.mean(shares)) if shares else 0.0
-
-
-def rows_of_class(centres: Floats | None, public_set: PublicSet | None, class_id: str) -> Floats | None:
-    """Return what is known of a class of others, float32 [any, numbers]; None where nothing is."""
-    if centres is not None:
-        return centres
-    if public_set is None or class_id not in public_set.class_ids:
-        return None
-    rows = public_set.labels == public_set.class_ids.index(class_id)
-    return public_set.features[rows, 0] if rows.any() else None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ import numpy as np
 from edge_client.audio.recordings import Recordings, loud_stretch, read_recording, require_whole, whole_stretch
 from edge_client.clips.folders import BACKGROUND, REJECTED
 from edge_client.config import Config
-from edge_client.detection.scores import BEFORE_S, states_before
+from edge_client.detection.score_table import TABLE
+from edge_client.detection.scores import BEFORE_S, STATES
 from edge_client.errors import RecordingError
 from edge_client.features.augmentation import (
     BackgroundNoise,
@@ -24,7 +26,6 @@ from edge_client.features.augmentation import (
 )
 from edge_client.features.embedding import JointEmbedding
 from edge_client.features.front_end import FrontEnd, open_front_end
-from edge_client.learning.teaching.head_material import Before, Heard
 from edge_client.storage.embedding_cache import EmbeddingCache, clip_key
 from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.numbers.arrays import Floats
@@ -45,6 +46,38 @@ _ROOM, _NOISE, _SPLICED = 40, 40, 20
 _MAX_CLIPS = 200
 # Changes with how variants are made, so that nothing made in another way is taken from the cache.
 _VERSION = 2
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Before:
+    """What windows half a second before a word's takes hold, a second, and so on, and the word's length, s.
+
+    rows: float32 [states, windows, numbers]
+    """
+
+    rows: Floats
+    length_s: float
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Of what the device itself heard, float32; the last axis counts the embedding's numbers."""
+
+    takes: Mapping[str, Floats]  # by label, [clips, variants, numbers]; the first variant is the clip as recorded
+    nothing: Floats  # windows of the room when nothing happens, and of artificial noise, [windows, numbers]
+    spliced: Floats  # windows made of pieces of several labels' clips, [windows, numbers]
+    rejected: Mapping[str, Floats] = field(default_factory=dict)  # by label, what the owner said is not it; as takes
+    # By label, what is less than the whole of a take, [takes, parts, numbers]; long words alone.
+    parts: Mapping[str, Floats] = field(default_factory=dict)
+    before: Mapping[str, Before] = field(default_factory=dict)  # by label; of words
+
+
+def states_before(length_s: float) -> int:
+    """Return how many windows, each half a second older, hold a part of a word of a length, s; 0 of a short one."""
+    if length_s <= TABLE.from_s:
+        return 0
+    return min(STATES, 1 + max(0, int((length_s - TABLE.fully_s) / BEFORE_S + _ROUNDING)))
 
 
 def rooms(config: Config, settings: FeatureSettings) -> tuple[Floats, ...]:
@@ -88,7 +121,7 @@ def artificial_noise(count: int, settings: FeatureSettings, rng: np.random.Gener
     return np.clip(clips, -1.0, 1.0, out=clips)
 
 
-class Hearing:
+class Embedder:
     """Computes embeddings of what one device has, or takes them from its cache."""
 
     def __init__(self, config: Config, settings: FeatureSettings, cache_path: Path) -> None:
@@ -103,7 +136,7 @@ class Hearing:
         rng = np.random.default_rng(self._seed)
         self._backgrounds = BackgroundNoise((*self._room, *artificial_noise(12, settings, rng)))
 
-    def heard(self) -> Heard:
+    def embeddings(self) -> Embeddings:
         """Return all of it, and save the cache; labels without a readable clip are left out."""
         folder = self._config.clips_folder
         takes, paths = self._takes(folder)
@@ -112,7 +145,7 @@ class Hearing:
         spliced = self._spliced(paths) if len(paths) > 1 else self._none()
         parts, before = self._parts(paths), self._before(paths)
         self._cache.save()
-        return Heard(takes, nothing, spliced, rejected, parts, before)
+        return Embeddings(takes, nothing, spliced, rejected, parts, before)
 
     def _takes(self, folder: Path) -> tuple[dict[str, Floats], dict[str, list[Path]]]:
         """Return the embeddings of a folder's clips by label, and the clips that could be read."""
@@ -146,7 +179,7 @@ class Hearing:
         return rows if len(rows) else None
 
     def _parts(self, paths: dict[str, list[Path]]) -> dict[str, Floats]:
-        """Return ``Heard.parts`` of labels with a long word; a sound may end and go on as it likes."""
+        """Return ``Embeddings.parts`` of labels with a long word; a sound may end and go on as it likes."""
         ear = self._ears[0]
         if self._settings.hears_sounds:
             return {}
@@ -167,7 +200,7 @@ class Hearing:
         return {label: np.stack(rows) for label, rows in found.items() if rows}
 
     def _before(self, paths: dict[str, list[Path]]) -> dict[str, Before]:
-        """Return ``Heard.before`` of labels whose word is long enough for it."""
+        """Return ``Embeddings.before`` of labels whose word is long enough for it."""
         ear, rate_hz = self._ears[0], self._ears[0].settings.sample_rate_hz
         if self._settings.hears_sounds:
             return {}

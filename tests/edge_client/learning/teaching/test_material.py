@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from edge_client.clips.folders import SOUND, WORD
-from edge_client.learning.teaching.head import centres
-from edge_client.learning.teaching.head_material import Heard, head_material
+from edge_client.learning.teaching.fleet_sounds import FleetSounds
+from edge_client.learning.teaching.heard import Embeddings
+from edge_client.learning.teaching.material import material_of
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.bundle.ready_bundles import find_bundle
@@ -18,9 +19,9 @@ def material(manifest, takes, mean, devices=1):
     labels = LabelMap(manifest.capacity, reserved=len(manifest.background)).add("sound-0", "c0")
     fleet = FleetPrototypes("", ("c0",), mean[None, None], np.array([devices]), ())
     nothing = np.zeros((0, 64), np.float32)
-    heard = Heard({} if takes is None else {"sound-0": takes}, nothing, nothing)
-    of_fleet = centres(fleet, statistics, np.random.default_rng(0))
-    found = head_material(labels, [0], heard, statistics, None, of_fleet)
+    heard = Embeddings({} if takes is None else {"sound-0": takes}, nothing, nothing)
+    of_fleet = FleetSounds.of(None, fleet, statistics, np.random.default_rng(0))
+    found = material_of(labels, [0], heard, manifest, of_fleet)
     return found, next(sound for sound in found.sounds if sound.slot == 0)
 
 
@@ -68,8 +69,8 @@ def test_what_is_not_a_label_counts_as_a_take_each_and_as_half_of_the_takes_at_m
     nothing = np.zeros((0, 64), np.float32)
 
     def material_with(rejected):
-        heard = Heard(known, nothing, nothing, rejected)
-        return head_material(labels, [0], heard, statistics, None, {"c0": statistics.means[[3]]})
+        heard = Embeddings(known, nothing, nothing, rejected)
+        return material_of(labels, [0], heard, manifest, FleetSounds(centres={"c0": statistics.means[[3]]}))
 
     x, targets = material_with({"sound-0": wrong}).one_pass(labels.capacity, np.random.default_rng(4))
     assert (x[:, None] == wrong.reshape(-1, 64)).all(axis=2).any(axis=1).sum() == rows
@@ -92,9 +93,11 @@ def denials(manifest, said, *, takes=None, other=None):
         heard["sound-1"] = statistics.draw(statistics.means[other], 4, rng)[:, None]
     nothing = np.zeros((0, 64), np.float32)
     fleet = {"c0": statistics.means[[3]]} if takes is None else {}
-    arguments = labels, [0], Heard(heard, nothing, nothing), statistics, None, fleet
-    plain = head_material(*arguments)
-    found = head_material(*arguments, denied={"c0": statistics.means[list(said)], "c7": statistics.means[:1]})
+    denied = {"c0": statistics.means[list(said)], "c7": statistics.means[:1]}
+    plain, found = (
+        material_of(labels, [0], Embeddings(heard, nothing, nothing), manifest, FleetSounds(None, fleet, others))
+        for others in ({}, denied)
+    )
     assert [sound.slot for sound in found.sounds[: len(plain.sounds)]] == [sound.slot for sound in plain.sounds]
     more = found.sounds[len(plain.sounds) :]
     assert {sound.slot for sound in more} <= {labels.background[-2]}
@@ -127,8 +130,8 @@ def test_on_a_front_end_that_hears_both_a_denied_word_gets_the_sounds_half_of_an
     words = np.flatnonzero(~statistics.are_sounds)
     denied = {"c0": statistics.means[[words[9], np.flatnonzero(statistics.are_sounds)[0]]]}
     fleet = {"c0": statistics.means[[words[3]]]}
-    heard = Heard({}, nothing, nothing)
-    found = head_material(labels, [0], heard, statistics, None, fleet, denied=denied)
+    heard = Embeddings({}, nothing, nothing)
+    found = material_of(labels, [0], heard, manifest, FleetSounds(None, fleet, denied))
     assert [sound.kind for sound in found.sounds[-2:]] == [WORD, SOUND]
     rows = found.rows(found.sounds[-2], 400, np.random.default_rng(0))
     halves = rows[:, statistics.split :].mean(axis=0)
