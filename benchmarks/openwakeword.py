@@ -22,7 +22,6 @@ from fleet_protocol.numbers.arrays import Doubles, Floats
 
 _HOP, _MORE = 1280, 480  # samples; those before a hop that its frames need
 _FRAMES, _PER_HOP, _BINS, _LAST = 76, 8, 32, 16
-_REFRACTORY_S = DetectorConfig().refractory_s
 # How often a take is heard, each time at another place, in noise of these ratios; the time after it began in which the
 # windows end that count as the word.
 _TIMES, _SNRS_DB, _ENDS_S = 5, (60.0, 20.0, 10.0), (0.8, 1.2)
@@ -84,7 +83,7 @@ class OpenWakeWord:
             for slot, (weights, bias) in enumerate(labels.values()):
                 each = stream @ weights.T
                 scores[_LAST - 1 :, slot] = bias + sum(each[k : len(each) - _LAST + 1 + k, k] for k in range(_LAST))
-            return Listened(tuple(labels), (), scores, at_s, _REFRACTORY_S, float(at_s[-1]), release=1.0)
+            return Listened(tuple(labels), (), scores, at_s, DetectorConfig(), float(at_s[-1]), release=1.0)
 
         return of
 

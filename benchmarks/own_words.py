@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.command import BenchmarkError, Command, data_folder, said
 from benchmarks.listening.front_ends import FrontEnd, front_ends, taught_device
 from benchmarks.listening.material import Clip, Half, by_speaker, load_material, make_stream
-from benchmarks.listening.measurement import THRESHOLDS, Listened, hits, in_parts
+from benchmarks.listening.measurement import THRESHOLDS, Heard, Listened, hits, in_parts
 from benchmarks.listening.one_front_end import listen_for_all
 from benchmarks.listening.own_words import OTHERS, OWNER, Owner, missed, recordings_by_word, shuffled
 from benchmarks.listening.speech import speech_in_noise
@@ -102,7 +102,7 @@ def measure(
                     shares = {who: missed(stream.words, found, who, label) for who in (OWNER, OTHERS)}
                     row |= {f"{who} at {rate:g}": share for who, share in shares.items() if share is not None}
                 if isinstance(one, Taught):
-                    alarms = _alarms(talk, label, one.own(number, label))
+                    alarms = _alarms(talk.at(one.own(number, label)), label)
                     row |= {"alarms an hour by own threshold": alarms / (talk.seconds / 3600)}
                 rows.append(said(row))
     return rows
@@ -118,11 +118,12 @@ def threshold(talk: Listened, label: str, rate: float) -> float:
         scores = np.sort(talk.scores[:, talk.labels.index(label)])[::-1]
         ranks = np.unique((len(scores) * 0.005 * 10 ** -np.arange(0, 5, 0.03)).astype(int))[::-1]
         among = (*map(float, scores[ranks]), float(np.nextafter(scores[0], np.float32(np.inf))))
-    return next((at for at in among if _alarms(talk, label, at) <= allowed), math.inf)
+    heard = talk.at_each(np.array([among], np.float32))
+    return next((at for at, events in zip(among, heard, strict=True) if _alarms(events, label) <= allowed), math.inf)
 
 
-def _alarms(talk: Listened, label: str, at: float) -> int:
-    return sum(event.label == label for event in talk.at(at))
+def _alarms(heard: Iterable[Heard], label: str) -> int:
+    return sum(event.label == label for event in heard)
 
 
 def work(options: argparse.Namespace) -> dict[str, Any]:

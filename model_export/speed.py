@@ -18,7 +18,7 @@ import numpy as np
 
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.pace import pace_of
-from edge_client.features.front_end import hop_frames, open_front_end, open_sliding
+from edge_client.features.front_end import open_front_end, open_sliding
 from edge_client.model.interpreter import installed_runtime
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle.feature_settings import FeatureSettings
@@ -93,7 +93,7 @@ def _latencies_ms(runtime: ModelRuntime, clips: int) -> dict[str, float]:
     """Return median and 95th percentile of the three ways to recognise a clip, after one that is not measured."""
     settings = runtime.manifest.feature_settings
     features_of, sounds = open_front_end(settings), _sounds(settings)
-    slide = open_sliding(settings, hop_frames(settings, pace_of(DetectorConfig(), settings).hop_s))
+    slide = open_sliding(settings, pace_of(DetectorConfig(), settings).hop_frames)
     mask = (np.arange(runtime.manifest.capacity) < _CLASSES).astype(np.float32)
     x = runtime.normalise(features_of(sounds))
     ways: dict[str, Callable[[int], object]] = {

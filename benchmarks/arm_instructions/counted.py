@@ -16,7 +16,7 @@ import numpy as np
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.pace import pace_of
 from edge_client.features.embedding import Embedding, JointEmbedding
-from edge_client.features.front_end import hop_frames, open_front_end, open_sliding
+from edge_client.features.front_end import open_front_end, open_sliding
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle.feature_settings import FeatureSettings
 
@@ -58,7 +58,7 @@ def calls(bundle: Path) -> dict[str, Callable[[], object]]:
 
 def _front_end(settings: FeatureSettings) -> dict[str, Callable[[], object]]:
     """Return the features of a clip, those of a stream's next window, and the network that works for the latter."""
-    hop = hop_frames(settings, pace_of(DetectorConfig(), settings).hop_s)
+    hop = pace_of(DetectorConfig(), settings).hop_frames
     features_of, slide = open_front_end(settings), open_sliding(settings, hop)
     sound = np.random.default_rng(1).normal(scale=0.1, size=settings.clip_samples).astype(np.float32)
     network: Callable[[], object] = list  # stands for the network of a front end that has none

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.listening.material import RATE_HZ, Stream, Word
 from edge_client.audio.resampling import StreamResampler
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector, Loaded
 from edge_client.detection.pace import pace_of
-from edge_client.detection.posterior_handling import RELEASE, ROUNDING_S
+from edge_client.detection.posterior_handling import RELEASE, ROUNDING_S, Decisions
 from edge_client.detection.thresholds import Tail
 from fleet_protocol.numbers.arrays import Floats
 
@@ -72,41 +70,6 @@ def averaged(scores: Floats, at_s: Times, average_s: float) -> Floats:
     return means
 
 
-def decisions(
-    scores: Floats,
-    at_s: Times,
-    labels: Sequence[str],
-    thresholds: Floats,
-    refractory_s: float,
-    release: float = RELEASE,
-    over_after_s: Mapping[str, float] = MappingProxyType({}),
-) -> list[Heard]:
-    """Return what is heard, as the posterior handler decides on averaged scores, float32 [hops, labels].
-
-    After an event the same label makes no other for ``refractory_s``, nor before its score fell below ``release`` of
-    its threshold; of a negative threshold, as of minus a distance, 1 alone makes sense. ``over_after_s`` has the
-    labels that last, which make no other before the score was below it for so long.
-    """
-    best = scores.argmax(axis=1)
-    rows: NDArray[np.intp] = np.arange(len(scores))
-    heard = []
-    for slot, label in enumerate(labels):
-        candidates = np.flatnonzero((best == slot) & (scores[rows, slot] >= thresholds[slot]))
-        below = scores[:, slot] < release * thresholds[slot]
-        present = np.maximum.accumulate(np.where(below, -np.inf, at_s))
-        released = np.flatnonzero(below & (at_s - present >= over_after_s.get(label, 0.0) - ROUNDING_S))
-        last = -1
-        for row in candidates:
-            if last >= 0:
-                rested = at_s[row] - at_s[last] >= refractory_s - ROUNDING_S
-                armed = np.searchsorted(released, row) > np.searchsorted(released, last)
-                if not rested or not armed:
-                    continue
-            last = int(row)
-            heard.append(Heard(float(at_s[row]), label))
-    return sorted(heard, key=lambda one: one.at_s)
-
-
 @dataclass(frozen=True)
 class Listened:
     """What a detector made of a stream."""
@@ -115,16 +78,28 @@ class Listened:
     heard: tuple[Heard, ...]  # its events, in order of time, at the configuration's thresholds
     scores: Floats  # float32 [hops, labels], averaged
     at_s: Times  # [hops], when each window ended, s
-    refractory_s: float  # time after an event in which the same label makes no other, s
+    config: DetectorConfig
     seconds: float  # of the stream
     spent_s: float = 0.0  # of processor time
-    release: float = RELEASE  # see :func:`benchmarks.listening.measurement.decisions`
-    over_after_s: Mapping[str, float] = field(default_factory=dict)  # see there
+    lasting: frozenset[str] = frozenset()  # labels, as of :class:`Loaded`
+    # Share of its threshold below which a label is armed again; of thresholds below 0, as of minus a distance, 1 alone
+    # makes sense.
+    release: float = RELEASE
 
     def at(self, thresholds: Floats | float) -> list[Heard]:
-        """Decide again on the same scores, at thresholds of the labels or one of all."""
-        each = np.zeros(len(self.labels), np.float32) + np.float32(thresholds)
-        return decisions(self.scores, self.at_s, self.labels, each, self.refractory_s, self.release, self.over_after_s)
+        """Decide again on the same scores, at thresholds of the labels, float32 [labels], or one of all."""
+        return self.at_each(np.array(thresholds, np.float32).reshape(-1, 1))[0]
+
+    def at_each(self, columns: Floats) -> list[list[Heard]]:
+        """Decide again, as the detector does, at thresholds in columns, float32 [labels or 1, columns]."""
+        each = np.zeros((len(self.labels), columns.shape[1]), np.float32) + columns
+        deciding = Decisions(each, self.labels, self.config, self.lasting, release=self.release)
+        heard: list[list[Heard]] = [[] for _ in each.T]
+        for row, at_s in zip(self.scores, self.at_s.tolist(), strict=True):
+            best, now = deciding.decide(row, at_s)
+            for column in np.flatnonzero(now):
+                heard[column].append(Heard(at_s, self.labels[best]))
+        return heard
 
 
 def listen(
@@ -158,8 +133,7 @@ def listen(
     heard = tuple(Heard(event.time, event.label) for event in events if event.kind == "detected")
     times = np.array(at_s)
     means = averaged(np.array(scores), times, pace_of(config, loaded.model.manifest.feature_settings).average_s)
-    over = dict.fromkeys(loaded.lasting, config.over_after_s)
-    return Listened(label_map.names, heard, means, times, config.refractory_s, seconds, spent, over_after_s=over)
+    return Listened(label_map.names, heard, means, times, config, seconds, spent, loaded.lasting)
 
 
 def in_parts(samples: Floats, seconds: float = 600.0) -> Sequence[Floats]:
@@ -170,6 +144,7 @@ def in_parts(samples: Floats, seconds: float = 600.0) -> Sequence[Floats]:
 
 # Thresholds whose logits are a quarter apart, so that they are dense where scores are: near 1.
 THRESHOLDS = tuple(round(float(1 / (1 + np.exp(-logit))), 6) for logit in np.arange(-1.0, 12.01, 0.25))
+AT_EACH = np.array([THRESHOLDS], np.float32)
 PROMISES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 # Rates of false accepts at which false rejects are compared.
 RATES = (10.0, 2.0)
@@ -177,12 +152,11 @@ RATES = (10.0, 2.0)
 
 def promised(listened: Listened, words: Sequence[Word], tails: Mapping[str, Tail]) -> list[dict[str, float]]:
     """Return what is measured where every label's threshold is chosen for a rate; nothing without tails."""
-    points = []
-    for rate in PROMISES if tails else ():
-        thresholds = np.array([tails[label].threshold(rate) for label in listened.labels], np.float32)
-        found = rates(words, listened.at(thresholds), listened.seconds)
-        points.append({"promised_per_label": rate, **found})
-    return points
+    if not tails:
+        return []
+    columns = [[tails[label].threshold(rate) for rate in PROMISES] for label in listened.labels]
+    found = zip(PROMISES, listened.at_each(np.array(columns, np.float32)), strict=True)
+    return [{"promised_per_label": rate, **rates(words, heard, listened.seconds)} for rate, heard in found]
 
 
 def at_most(points: Iterable[Mapping[str, Any]], rate: float) -> float:
@@ -193,7 +167,7 @@ def at_most(points: Iterable[Mapping[str, Any]], rate: float) -> float:
 
 def figures(snr_db: float, listened: Listened, stream: Stream, tails: Mapping[str, Tail]) -> dict[str, Any]:
     """Return a stream's figures: at the detector's own thresholds, and at others, the same for all labels."""
-    points = [rates(stream.words, listened.at(threshold), listened.seconds) for threshold in THRESHOLDS]
+    points = [rates(stream.words, heard, listened.seconds) for heard in listened.at_each(AT_EACH)]
     return {
         "snr_db": snr_db,
         "minutes": round(listened.seconds / 60, 1),

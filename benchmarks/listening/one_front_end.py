@@ -53,7 +53,6 @@ def listen_for_all(one: Loaded, parts: Iterable[Floats], config: DetectorConfig)
     def of(loaded: Loaded) -> Listened:
         scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes, loaded.known)
         scores = hops.scored(scorer(hops.features, hops.earlier(scorer.states)))
-        over = dict.fromkeys(loaded.lasting, config.over_after_s)
-        return replace(hops.listened, labels=loaded.label_map.names, heard=(), scores=scores, over_after_s=over)
+        return replace(hops.listened, labels=loaded.label_map.names, heard=(), scores=scores, lasting=loaded.lasting)
 
     return of

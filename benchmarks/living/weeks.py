@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.listening.measurement import Heard, averaged, decisions
+from benchmarks.listening.measurement import Heard, Listened, averaged
 from benchmarks.living.rooms import Part
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
@@ -19,7 +19,6 @@ from edge_client.detection.observed_rates import ObservedRates
 from edge_client.detection.pace import pace_of
 from edge_client.detection.scores import Scorer, earlier_of, windows_before
 from edge_client.detection.thresholds import Tail
-from edge_client.features.front_end import hop_frames
 from edge_client.storage.database import FILE, Database
 from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.numbers.arrays import Doubles, Floats
@@ -46,8 +45,7 @@ class Layout:
     def of(cls, settings: FeatureSettings, config: DetectorConfig) -> Layout:
         """Return that of a front end."""
         pace = pace_of(config, settings)
-        hop_s = hop_frames(settings, pace.hop_s) * settings.hop_s
-        return cls(hop_s, max(1, math.ceil(pace.average_s / hop_s - 1e-6)), windows_before(hop_s))
+        return cls(pace.hop_s, max(1, math.ceil(pace.average_s / pace.hop_s - 1e-6)), windows_before(pace.hop_s))
 
 
 class Life:
@@ -72,8 +70,8 @@ class Life:
     def _listen(self, day: int, part: Part) -> None:
         means, at_s = scores_of(part, self.now, self.layout, self._config), times(part)
         labels = self.now.label_map.names
-        limits = thresholds(labels, self.now.tails, self._config.false_accepts_per_hour)
-        events = decided(self.now, means, at_s, limits, self._config)
+        limits = thresholds(labels, self.now.tails, [self._config.false_accepts_per_hour])
+        (events,) = decided(self.now, means, at_s, limits, self._config)
         heard = {round(one.at_s / part.hop_s): one.label for one in events}
         begin, quiet = _BEGIN_S + day * DAY_S + part.hour * HOUR_S, _is_quiet(part, self._config)
         blocks = self._rates.listener(self.now)
@@ -100,15 +98,15 @@ def times(part: Part) -> Doubles:
     return part.clip_s + part.hop_s * np.arange(len(part.embeddings))
 
 
-def thresholds(labels: Sequence[str], tails: Mapping[str, Tail], promise: float) -> Floats:
-    """Return the labels' thresholds for a promised rate, float32 [labels]."""
-    return np.array([tails[label].threshold(promise) for label in labels], np.float32)
+def thresholds(labels: Sequence[str], tails: Mapping[str, Tail], promises: Sequence[float]) -> Floats:
+    """Return the labels' thresholds for promised rates, float32 [labels, promises]."""
+    return np.array([[tails[label].threshold(rate) for rate in promises] for label in labels], np.float32)
 
 
-def decided(loaded: Loaded, means: Floats, at_s: Doubles, limits: Floats, config: DetectorConfig) -> list[Heard]:
-    """Return what a detector hears with averaged scores, float32 [windows, labels], at thresholds [labels]."""
-    over = dict.fromkeys(loaded.lasting, config.over_after_s)
-    return decisions(means, at_s, loaded.label_map.names, limits, config.refractory_s, over_after_s=over)
+def decided(loaded: Loaded, means: Floats, at_s: Doubles, columns: Floats, config: DetectorConfig) -> list[list[Heard]]:
+    """Return what a detector hears with averaged scores, float32 [windows, labels], at each [labels, thresholds]."""
+    names, lasting = loaded.label_map.names, loaded.lasting
+    return Listened(names, (), means, at_s, config, 0.0, lasting=lasting).at_each(columns)
 
 
 @dataclass(frozen=True)
@@ -134,17 +132,16 @@ def measure(
     streams = [(scores_of(part, loaded, layout, config), times(part)) for part in days]
     said = {snr: (scores_of(part, loaded, layout, config), times(part), part) for snr, part in words.items()}
     loud_s = sum(part.hop_s * int((~_is_quiet(part, config)).sum()) for part in days)
-    missed, accepts = {}, {}
-    for promise in DIAL:
-        limits = thresholds(labels, loaded.tails, promise)
-        counts: Counter[str] = Counter()
-        for means, at_s in streams:
-            counts.update(one.label for one in decided(loaded, means, at_s, limits, config))
-        accepts[promise] = {label: counts[label] for label in labels}
-        missed[promise] = {
-            snr: _missed(part, decided(loaded, means, at_s, limits, config))
-            for snr, (means, at_s, part) in said.items()
-        }
+    limits = thresholds(labels, loaded.tails, DIAL)
+    counts = [Counter[str]() for _ in DIAL]
+    for means, at_s in streams:
+        for count, events in zip(counts, decided(loaded, means, at_s, limits, config), strict=True):
+            count.update(one.label for one in events)
+    accepts = {at: {label: count[label] for label in labels} for at, count in zip(DIAL, counts, strict=True)}
+    missed: dict[float, dict[float, dict[str, list[bool]]]] = {at: {} for at in DIAL}
+    for snr, (means, at_s, part) in said.items():
+        for at, events in zip(DIAL, decided(loaded, means, at_s, limits, config), strict=True):
+            missed[at][snr] = _missed(part, events)
     return Measured(missed, accepts, loud_s / HOUR_S)
 
 

@@ -16,7 +16,7 @@ from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector, Loaded
 from edge_client.detection.observed_rates import tails_here
-from edge_client.detection.sensitivity import Hearings
+from edge_client.detection.sensitivity import StepCounts
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import AudioError
 from edge_client.events.publisher import Publisher
@@ -101,7 +101,7 @@ class ListeningLoop:
         self._detector = Detector(loaded, config, input_name=input_name)
         self._lasting = loaded.lasting
         self._over_after_s = config.over_after_s
-        self.hearings = Hearings(config)
+        self.hearings = StepCounts(config)
         self._pending: Loaded | None = None
         self._lock = threading.Lock()
         self._latencies_s: deque[float] = deque(maxlen=_RECENT)

@@ -19,7 +19,7 @@ from edge_client.detection.scores import STATES, Scorer, windows_before
 from edge_client.detection.thresholds import Tail, threshold_of
 from edge_client.detection.unknown_sounds import UnknownSounds
 from edge_client.events import Event, Heard
-from edge_client.features.front_end import hop_frames, open_sliding
+from edge_client.features.front_end import open_sliding
 from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle.feature_settings import FeatureSettings
@@ -86,15 +86,13 @@ class Detector:
         self._settings: FeatureSettings = settings
         self.sample_rate_hz = settings.sample_rate_hz
         self._doubts = None if loaded.doubt is None else Doubts(settings.clip_s, loaded.doubt)
-        self._pace = pace_of(config, settings)
-        frames = hop_frames(settings, self._pace.hop_s)
-        self.hop_samples = min(frames * settings.hop_samples, settings.clip_samples)
-        self._features = open_sliding(settings, frames)
-        self._hop_s = hop_s = self.hop_samples / settings.sample_rate_hz
+        self._pace = pace = pace_of(config, settings)
+        self.hop_samples, hop_s = pace.hop_samples, pace.hop_s
+        self._features = open_sliding(settings, pace.hop_frames)
         # Features of the newest windows, the oldest first; None of a quiet one.
         self._ago = windows_before(hop_s)
         self._newest: deque[Floats | None] = deque(maxlen=STATES * self._ago + 1)
-        self._unknown_sounds = UnknownSounds(config, settings.clip_s, hop_s, self._pace.average_s)
+        self._unknown_sounds = UnknownSounds(config, settings.clip_s, hop_s, pace.average_s)
         self._window: Floats = np.zeros(settings.clip_samples, np.float32)
         self._hop: Floats = np.zeros(self.hop_samples, np.float32)
         self._in_hop = 0
@@ -104,7 +102,7 @@ class Detector:
         self._interrupted: set[int] = set()  # slots of those that were said to be over since the stream stands still
         self._followed: list[Event] = []
         self._label_map = LabelMap(1)
-        self._decisions = PosteriorHandler(np.zeros(0, np.float32), 0.0, 0.0)
+        self._decisions = PosteriorHandler(np.zeros(0, np.float32), 0.0, (), config)
         self.adopt(loaded)
 
     def adopt(self, loaded: Loaded) -> None:
@@ -123,11 +121,10 @@ class Detector:
         self._decisions = PosteriorHandler(
             self._thresholds(loaded.tails, loaded.thresholds),
             self._pace.average_s,
-            self._config.refractory_s,
-            [slot for slot, name in enumerate(label_map.names) if name in loaded.lasting],
-            self._config.over_after_s,
-            self._config.waiting_slots(label_map.names),
-            [slot for slot, name in enumerate(label_map.names) if name in loaded.off],
+            label_map.names,
+            self._config,
+            loaded.lasting,
+            loaded.off,
         )
         on = {name: slot for slot, name in enumerate(label_map.names) if name not in loaded.off}
         slots = {old: on[name] for old, name in enumerate(former_names) if name in on}
@@ -210,8 +207,7 @@ class Detector:
             self._warned.add(name)
             said = "[detector.thresholds] %s: no sound has this label yet; known: %s"
             log.warning(said, name, ", ".join(self.labels))
-        found = [chosen[name] if name in chosen else threshold_of(name, self._config, tails) for name in names]
-        return np.array(found, np.float32)
+        return np.array([threshold_of(name, self._config, tails, chosen) for name in names], np.float32)
 
     def _hops(self, samples: Floats) -> Iterator[None]:
         """Take samples; yield after every hop that completes a window."""
@@ -241,7 +237,7 @@ class Detector:
         if self._look is not None:
             detected = "" if slot is None else self._label_map.slots[slot].name
             heard = None if self.features is None else averaged
-            self._look(self._hop_s, heard, detected, self._input)
+            self._look(self._pace.hop_s, heard, detected, self._input)
         now = self._clock()
         # What a label that is off would have been is no other, no question, and nothing unknown.
         if self._doubts is not None and not self._decisions.off.all():

@@ -10,24 +10,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edge_client.config.sections import DetectorConfig
+from edge_client.features.front_end import hop_frames
 from fleet_protocol.bundle.feature_settings import FeatureSettings
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Time between two windows, and time over which scores are averaged, s."""
+    """Time between two windows, in whole frames and at most a clip, and time over which scores are averaged."""
 
+    hop_frames: int
+    hop_samples: int
     hop_s: float
     average_s: float
 
 
-_WORDS, _SOUNDS = Pace(0.25, 0.5), Pace(0.5, 1.0)
+_WORDS, _SOUNDS = (0.25, 0.5), (0.5, 1.0)
 
 
 def pace_of(config: DetectorConfig, settings: FeatureSettings) -> Pace:
     """Return the pace of a detector on a front end."""
-    usual = _SOUNDS if settings.hears_sounds else _WORDS
-    return Pace(
-        usual.hop_s if config.hop_s is None else config.hop_s,
-        usual.average_s if config.average_s is None else config.average_s,
-    )
+    hop_s, average_s = _SOUNDS if settings.hears_sounds else _WORDS
+    frames = hop_frames(settings, hop_s if config.hop_s is None else config.hop_s)
+    samples = min(frames * settings.hop_samples, settings.clip_samples)
+    average_s = average_s if config.average_s is None else config.average_s
+    return Pace(frames, samples, samples / settings.sample_rate_hz, average_s)

@@ -5,18 +5,27 @@ spotting), with a threshold for each label, a refractory time, and a release bel
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
-from types import MappingProxyType
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fleet_protocol.numbers.arrays import Floats
+from edge_client.config.sections import DetectorConfig
+from fleet_protocol.numbers.arrays import Bools, Floats, Ints
 
 # A label that was heard can be heard again after its averaged score fell below this share of its threshold.
 RELEASE = 0.5
 # Hops are counted in float seconds.
 ROUNDING_S = 1e-6
+
+
+def reaches(scores: Floats, columns: Floats, silent: Bools) -> tuple[Ints, Bools]:
+    """Return the only label that scores, float32 [..., labels], may be of, and in which columns they reach it.
+
+    ``columns``: thresholds, float32 [labels, columns]; ``silent``: labels that are not heard now, bool [labels].
+    """
+    best = np.where(silent, -1.0, scores).argmax(axis=-1)
+    score = np.take_along_axis(scores, best[..., None], axis=-1)
+    return best, (score >= columns[best]) & ~silent[best][..., None]
 
 
 class Decisions:
@@ -33,29 +42,29 @@ class Decisions:
     def __init__(
         self,
         columns: Floats,
-        refractory_s: float,
-        lasting: Collection[int] = (),
-        over_after_s: float = 0.0,
-        waits: Mapping[int, Collection[int]] = MappingProxyType({}),
-        off: Collection[int] = (),
+        labels: Sequence[str],
+        config: DetectorConfig,
+        lasting: Container[str] = (),
+        off: Container[str] = (),
+        release: float = RELEASE,
     ) -> None:
         """Begin with nothing heard.
 
         Args:
             columns: float32 [labels, columns].
-            refractory_s: seconds after a label was heard in which it is not heard again.
-            lasting: labels whose sounds have a begin and an end: of these, a short pause is a part of the sound.
-            over_after_s: seconds below the release after which such a sound is over, and can be heard again.
-            waits: labels that are not heard while one of some others is: from its threshold until its release.
-            off: labels that are not listened for: they are not heard, keep no other from being so, and none waits.
+            labels: Their names.
+            config: How long a label is not heard again, which ones wait for which others, and when a sound is over.
+            lasting: Those whose sounds have a begin and an end: of these, a short pause is a part of the sound.
+            off: Those that are not listened for: they are not heard, keep no other from being so, and none waits.
+            release: Share of its threshold below which a label is armed again.
         """
         self.columns = columns
         self.ended: tuple[tuple[int, float], ...] = ()
-        self._refractory_s = refractory_s
-        self._lasts = np.isin(np.arange(len(columns)), list(lasting))
-        self._pause_s = np.where(self._lasts, over_after_s, 0.0)[:, None]
-        self._waits = {slot: list(others) for slot, others in waits.items()}
-        self.off = np.isin(np.arange(len(columns)), list(off))
+        self._refractory_s, self._release = config.refractory_s, release
+        self._lasts = np.array([label in lasting for label in labels], np.bool_)
+        self._pause_s = np.where(self._lasts, config.over_after_s, 0.0)[:, None]
+        self._waits = config.waiting_slots(labels)
+        self.off = np.array([label in off for label in labels], np.bool_)
         self._armed = np.ones(columns.shape, np.bool_)
         self._heard_at = np.full(columns.shape, -np.inf)
         self._present_at = np.full(columns.shape, -np.inf)
@@ -74,10 +83,9 @@ class Decisions:
         """The labels that last: they were heard, and are not over."""
         return tuple(np.flatnonzero(self._lasts & ~self._armed[:, 0]).tolist())
 
-    def decide(self, averaged: Floats, at_s: float) -> tuple[int, NDArray[np.bool_]]:
+    def decide(self, averaged: Floats, at_s: float) -> tuple[int, Bools]:
         """Take averaged scores, float32 [labels]; return the label that may be heard, and in which columns it is."""
-        scores = averaged[:, None]
-        below = scores < RELEASE * self.columns
+        below = averaged[:, None] < self._release * self.columns
         self._present_at[~below] = at_s
         over = below & (at_s - self._present_at >= self._pause_s - ROUNDING_S)
         now_over = np.flatnonzero(over[:, 0] & self._lasts & ~self._armed[:, 0])
@@ -87,15 +95,12 @@ class Decisions:
             return 0, np.zeros(self.columns.shape[1], np.bool_)
         heard = (~self._armed[:, 0] | (averaged >= self.columns[:, 0])) & ~self.off
         waiting = [slot for slot, others in self._waits.items() if heard[others].any()]
-        best = int(np.where(np.isin(np.arange(len(averaged)), waiting) | self.off, -1.0, averaged).argmax())
+        silent = self.off.copy()
+        silent[waiting] = True
+        found, reached = reaches(averaged, self.columns, silent)
+        best = int(found)
         rested = at_s - self._heard_at[best] >= self._refractory_s - ROUNDING_S
-        now = (
-            (averaged[best] >= self.columns[best])
-            & self._armed[best]
-            & rested
-            & (best not in waiting)
-            & ~self.off[best]
-        )
+        now: Bools = reached & self._armed[best] & rested
         self._armed[best, now] = False
         self._heard_at[best, now] = at_s
         return best, now
@@ -108,20 +113,17 @@ class PosteriorHandler(Decisions):
         self,
         thresholds: Floats,
         average_s: float,
-        refractory_s: float,
-        lasting: Collection[int] = (),
-        over_after_s: float = 0.0,
-        waits: Mapping[int, Collection[int]] = MappingProxyType({}),
-        off: Collection[int] = (),
+        labels: Sequence[str],
+        config: DetectorConfig,
+        lasting: Container[str] = (),
+        off: Container[str] = (),
     ) -> None:
         """Begin with nothing heard.
 
-        Args:
-            thresholds: float32 [labels], averaged score from which a label counts as heard.
-            average_s: seconds over which scores are averaged; 0: the newest alone counts.
-            refractory_s, lasting, over_after_s, waits, off: as of :class:`Decisions`.
+        ``thresholds``: float32 [labels], averaged scores; ``average_s``: over so many seconds, 0: the newest alone
+        counts; all else as of :class:`Decisions`.
         """
-        super().__init__(thresholds[:, None], refractory_s, lasting, over_after_s, waits, off)
+        super().__init__(thresholds[:, None], labels, config, lasting, off)
         self.averaged: Floats = np.zeros(len(thresholds), np.float32)  # the newest averaged scores, float32 [labels]
         self.thresholds = thresholds
         self._average_s = average_s

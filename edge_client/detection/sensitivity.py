@@ -33,7 +33,7 @@ def step_at(threshold: float) -> int:
     return min(STEPS, max(0, STEPS - round(_PER_LOGIT * logit)))
 
 
-class Hearings:
+class StepCounts:
     """Counts what one stream's detector would have heard at each step; used by its thread, read by any.
 
     It has the detector's own ``Decisions``, with a column for each step beside the thresholds that stand. Nothing is
@@ -81,9 +81,7 @@ class Hearings:
         self._labels, self._lasting, self._counts = labels, lasting, counts
         self._since = {label: since for label, since in self._since.items() if label in labels}
         thresholds = np.tile(np.append(np.float32(1.0), self._steps), (len(labels), 1))
-        slots = [slot for slot, label in enumerate(labels) if label in lasting]
-        waits = self._config.waiting_slots(labels)
-        self._decisions = Decisions(thresholds, self._config.refractory_s, slots, self._config.over_after_s, waits)
+        self._decisions = Decisions(thresholds, labels, self._config, lasting)
 
     def to_json(self) -> dict[str, Any]:
         """Return by label the ``threshold``, and how often it was ``heard`` at each step in the last ``hours``."""
@@ -100,7 +98,7 @@ class Hearings:
 
 
 def together(streams: Collection[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what :meth:`Hearings.to_json` says of several streams as that of one."""
+    """Return what :meth:`StepCounts.to_json` says of several streams as that of one."""
     found: dict[str, Any] = {}
     for stream in streams:
         for label, one in stream.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -42,10 +43,13 @@ class Tail:
         return Tail(max(self.level, least.level), max(self.scale, least.scale))
 
 
-def threshold_of(label: str, config: DetectorConfig, tails: Mapping[str, Tail]) -> float:
-    """Return a label's threshold, above 0 to 1: the owner's, or for the promised rate, or else a fixed one."""
-    if label in config.thresholds:
-        return config.thresholds[label]
+def threshold_of(
+    label: str, config: DetectorConfig, tails: Mapping[str, Tail], chosen: Mapping[str, float] = MappingProxyType({})
+) -> float:
+    """Return a label's threshold, above 0 to 1: as ``chosen``, as configured, for the promised rate, or a fixed one."""
+    for owners in (chosen, config.thresholds):
+        if label in owners:
+            return owners[label]
     if config.threshold is not None:
         return config.threshold
     return tails[label].threshold(config.false_accepts_per_hour) if label in tails else THRESHOLD

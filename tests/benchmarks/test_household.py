@@ -8,6 +8,7 @@ from benchmarks.command import BenchmarkError
 from benchmarks.listening.household import Sound, counts, deal, once_an_hour
 from benchmarks.listening.material import impulse_response
 from benchmarks.listening.measurement import Heard, Listened
+from edge_client.config.sections import DetectorConfig
 from tests.support.checkout import DATA
 
 
@@ -56,7 +57,7 @@ def test_each_label_gets_the_lowest_threshold_that_allows_it_one_false_accept_an
         (300, 1, 0.95),  # taken for a dog
     ):
         scores[second, slot] = score
-    found = Listened(("bell", "dog"), (), scores, at_s, 1.0, 3600.0)
+    found = Listened(("bell", "dog"), (), scores, at_s, DetectorConfig(refractory_s=1.0), 3600.0)
     bell, dog = once_an_hour(found, sounds)
     assert 0.6 < bell <= 0.8
     assert dog < 0.3

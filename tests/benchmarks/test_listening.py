@@ -11,9 +11,10 @@ import pytest
 from benchmarks.command import BenchmarkError
 from benchmarks.listening.dialogue import dialogue, sentences
 from benchmarks.listening.material import RATE_HZ, Half, Word
-from benchmarks.listening.measurement import Heard, at_most, averaged, decisions, hits, rates
+from benchmarks.listening.measurement import Heard, Listened, at_most, averaged, hits, rates
 from benchmarks.listening.phrases import join
 from edge_client.audio.recordings import encode_wave, loud_stretch, read_recording
+from edge_client.config.sections import DetectorConfig
 from edge_client.detection.posterior_handling import PosteriorHandler
 from edge_client.detection.score_table import read_table
 from tests.support.checkout import DATA, run_python
@@ -35,19 +36,21 @@ def test_a_word_that_follows_a_wrong_event_can_still_be_heard_and_silence_reject
     assert rates(WORDS, [], 3600.0) == {"false_accepts_per_hour": 0.0, "false_reject_percent": 100.0}
 
 
-def test_decisions_at_once_are_those_of_the_posterior_handler():
+def test_what_would_be_heard_at_other_thresholds_is_what_the_detector_hears_where_one_waits_too():
     rng = np.random.default_rng(0)
     scores = rng.random((400, 3)).astype(np.float32) ** 2
     at_s = 0.25 * np.arange(1, 401)
     thresholds = np.array([0.4, 0.5, 0.6], np.float32)
-    labels = ("yes", "no", "up")
+    labels, config = ("yes", "no", "up"), DetectorConfig(refractory_s=1.0, over_after_s=1.0, waits={"up": ["yes"]})
     for average_s in (0.0, 0.25, 0.5):
-        handler = PosteriorHandler(thresholds, average_s, 1.0, lasting=[1], over_after_s=1.0)
+        handler = PosteriorHandler(thresholds, average_s, labels, config, ["no"])
         slots = [(time, handler.update(row, time)) for row, time in zip(scores, at_s.tolist(), strict=True)]
         expected = [Heard(time, labels[slot]) for time, slot in slots if slot is not None]
         assert len(expected) > 20
         means = averaged(scores, at_s, average_s)
-        assert decisions(means, at_s, labels, thresholds, 1.0, over_after_s={"no": 1.0}) == expected
+        listened = Listened(labels, (), means, at_s, config, 100.0, lasting=frozenset({"no"}))
+        assert listened.at(thresholds) == expected
+        assert listened.at_each(np.stack([thresholds, np.ones(3, np.float32)], axis=1)) == [expected, []]
 
 
 def test_the_dialogue_has_no_taught_word_and_is_as_long_as_asked_and_the_same_each_time():

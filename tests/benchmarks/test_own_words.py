@@ -11,6 +11,7 @@ from benchmarks.listening.measurement import Listened, hits
 from benchmarks.listening.speech import speech_in_noise
 from benchmarks.own_words import CLEAN_DB, SNRS_DB, devices, threshold
 from edge_client.audio.recordings import encode_wave, speaker_of
+from edge_client.config.sections import DetectorConfig
 from tests.support.checkout import DATA, run_python
 from tests.support.sounds import melody
 
@@ -72,7 +73,7 @@ def test_the_threshold_is_the_lowest_with_so_few_alarms_of_the_word():
     at_s = np.arange(0.25, 3600.1, 0.25)
     scores = np.zeros((len(at_s), 2), np.float32)
     scores[1000], scores[5000], scores[9000] = (0.9, 0.0), (0.99, 0.0), (0.0, 0.95)
-    talk = Listened(("yes", "no"), (), scores, at_s, 1.0, 3600.0)
+    talk = Listened(("yes", "no"), (), scores, at_s, DetectorConfig(refractory_s=1.0), 3600.0)
     assert 0.9 < threshold(talk, "yes", 1.0) <= 0.99 < threshold(talk, "yes", 0.1)
     assert threshold(talk, "no", 1.0) < 0.5 < 0.95 < threshold(talk, "no", 0.1)
 
@@ -81,7 +82,7 @@ def test_scores_that_are_no_probabilities_have_thresholds_of_their_own():
     at_s = np.arange(0.25, 3600.1, 0.25)
     scores = np.linspace(-900.0, -100.0, len(at_s), dtype=np.float32)[:, None]
     scores[[1000, 5000]] = [[-2.0], [3.0]]
-    talk = Listened(("yes",), (), scores, at_s, 1.0, 3600.0, release=1.0)
+    talk = Listened(("yes",), (), scores, at_s, DetectorConfig(refractory_s=1.0), 3600.0, release=1.0)
     assert -2.0 < threshold(talk, "yes", 1.0) <= 3.0 < threshold(talk, "yes", 0.1) < 3.001
 
 

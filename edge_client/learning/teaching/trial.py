@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from edge_client.detection.posterior_handling import reaches
 from edge_client.detection.scores import Scorer
 from edge_client.detection.thresholds import Tail
 from edge_client.learning.teaching.material import SAME_SOUND, Material
@@ -119,9 +120,9 @@ class Trial:
     def _is_heard(self, slot: int, windows: _Windows) -> Doubles:
         """Return whether each window is heard as a label, 0 or 1."""
         scores = self.scorer(windows.rows[:, None], windows.earlier[:, :, None])
-        tail = self.tails[self._labels.names[slot]]
-        best = scores.argmax(axis=1) == slot
-        return np.asarray(best & (scores[:, slot] >= tail.threshold(self.promised)), np.float64)
+        limits = [self.tails[name].threshold(self.promised) for name in self._labels.names]
+        best, reached = reaches(scores, np.array(limits, np.float32)[:, None], np.zeros(len(limits), np.bool_))
+        return np.asarray((best == slot) & reached[:, 0], np.float64)
 
     def _share(self, slot: int, windows: _Windows) -> float:
         return float(self._is_heard(slot, windows).mean()) if len(windows.rows) else 0.0

@@ -8,7 +8,7 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector
 from edge_client.detection.pace import pace_of
-from edge_client.features.front_end import hop_frames, open_front_end, open_sliding
+from edge_client.features.front_end import open_front_end, open_sliding
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.ready_bundles import find_bundle
 from fleet_protocol.ground.sample_sounds import takes
@@ -20,7 +20,7 @@ NAMES = ("sounds", "sounds_2s")
 @pytest.mark.parametrize("name", [*NAMES, "words_and_sounds"])
 def test_a_sliding_window_has_the_embedding_that_it_has_alone(name):
     settings = read_bundle(find_bundle(name)).manifest.feature_settings
-    frames = hop_frames(settings, pace_of(DetectorConfig(), settings).hop_s)
+    frames = pace_of(DetectorConfig(), settings).hop_frames
     sliding, alone = open_sliding(settings, frames), open_front_end(settings)
     stream = takes("siren", 1, 5 * settings.sample_rate_hz, np.random.default_rng(0))[0]
     of_words = 312 if name == "words_and_sounds" else 0  # there sounds are heard in every fourth window
