@@ -19,7 +19,7 @@ from edge_client.storage.class_offers import Offer
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.pauses import Pauses
 from edge_client.storage.saved_model import Progress
-from fleet_protocol.bundle.bundle_file import read_bundle
+from fleet_protocol.bundle.bundle_file import Manifest, read_bundle
 from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.bundle.labels import LabelMap
 
@@ -34,23 +34,30 @@ _LONGEST_S = 60.0
 
 @dataclass(frozen=True)
 class Teaching:
-    """A device as its owner teaches it; stores are opened where they are needed."""
+    """A device as its owner teaches it; stores, and the model, are opened where they are needed."""
 
     config: Config
-    settings: FeatureSettings
-    progress: Progress
+    manifest: Manifest
     store: ClipStore
     state: DeviceState
 
     @classmethod
     def open(cls, config_path: Path) -> Teaching:
-        """Read the configuration and the model's state."""
+        """Read the configuration, and what the bundle says of itself."""
         config = load_config(config_path)
-        state = DeviceState(config.device.state)
-        saved = state.model.load(config.bundle)
-        settings = saved.bundle.manifest.feature_settings
-        store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
-        return cls(config, settings, saved.progress, store, state)
+        manifest = read_bundle(config.bundle).manifest
+        store = ClipStore(config.clips_folder, config.clips, manifest.feature_settings.sample_rate_hz)
+        return cls(config, manifest, store, DeviceState(config.device.state))
+
+    @property
+    def settings(self) -> FeatureSettings:
+        """How sound becomes the model's features."""
+        return self.manifest.feature_settings
+
+    @cached_property
+    def progress(self) -> Progress:
+        """What the model learned. Raises StateError if it is damaged, or of another bundle."""
+        return self.state.model.load(self.config.bundle).progress
 
     @cached_property
     def unknown(self) -> UnknownClips:
@@ -70,7 +77,7 @@ class Teaching:
     @property
     def learns_by_itself(self) -> bool:
         """Whether the daemon learns what the owner teaches; else rounds alone do."""
-        return self.config.microphone is not None and bool(self.label_map.reserved)
+        return self.config.microphone is not None and bool(self.manifest.background)
 
     @property
     def provisional(self) -> tuple[str, ...]:
@@ -98,7 +105,7 @@ class Teaching:
 
         What only the pretraining calls so (``beijing_4``) means nothing to people, and is none of them.
         """
-        statistics = read_bundle(self.config.bundle).manifest.embedding_statistics
+        statistics = self.manifest.embedding_statistics
         return () if statistics is None else tuple(name for name in statistics.known.names if "_" not in name)
 
     def offers(self) -> tuple[Offer, ...]:
@@ -109,16 +116,16 @@ class Teaching:
         """Return a label as it is stored. Raises ClipError if it cannot be one, or the model has no slot for it."""
         label = check_label(label)
         own = {*self.store.labels(), *self.chosen}  # sounds of others make room
-        if label not in own and len(own) >= self.label_map.free:
+        if label not in own and len(own) >= self.manifest.slots:
             raise ClipError(
                 f"no slot is free for {label!r}: you taught or chose {len(own)} sounds, and the model's head has "
-                f"{self.label_map.free} slots; build a bundle with a larger --capacity"
+                f"{self.manifest.slots} slots; build a bundle with a larger --capacity"
             )
         return label
 
     def require_rejectable(self, label: str) -> str:
         """Return the folder of what is not a label. Raises ClipError if nobody taught it, or none can be learned."""
-        if not self.label_map.reserved:
+        if not self.manifest.background:
             raise ClipError(
                 "this bundle has no output for what is no label, so nothing can be learned from what is not a sound; "
                 "build it on a front end that carries the words of its pretraining (docs/models.md)"

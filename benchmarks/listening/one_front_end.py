@@ -51,7 +51,7 @@ def listen_for_all(one: Loaded, parts: Iterable[Floats], config: DetectorConfig)
     hops = hear(one, parts, config)
 
     def of(loaded: Loaded) -> Listened:
-        scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes, loaded.known)
+        scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes, loaded.built_in)
         scores = hops.scored(scorer(hops.features, hops.earlier(scorer.states)))
         return replace(hops.listened, labels=loaded.label_map.names, heard=(), scores=scores, lasting=loaded.lasting)
 

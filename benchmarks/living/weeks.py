@@ -86,7 +86,7 @@ def _is_quiet(part: Part, config: DetectorConfig) -> np.ndarray[tuple[int], np.d
 
 def scores_of(part: Part, loaded: Loaded, layout: Layout, config: DetectorConfig) -> Floats:
     """Return the scores of a part's windows as the detector averages them, float32 [windows, labels]."""
-    scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes, loaded.known)
+    scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes, loaded.built_in)
     rows = part.embeddings.astype(np.float32)
     scores = scorer(rows[:, None], earlier_of(rows, layout.before, scorer.states)[:, :, None])
     scores[_is_quiet(part, config)] = 0.0

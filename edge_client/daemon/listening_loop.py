@@ -50,20 +50,22 @@ def load_listening(config: Config) -> Loaded:
     model = ModelRuntime(saved.listening_bundle, config.device.threads)
     progress = saved.progress.for_listening
     tails = {label: Tail(*numbers) for label, numbers in progress.tails.items()}
-    labels, near, known = progress.listening_labels, progress.prototypes, progress.known
+    labels, near, built_in = progress.listening_labels, progress.prototypes, progress.known
     if config.learning.room:
         tails = tails_here(state.database, model.manifest.feature_settings.digest, tails)
     # Everyday sounds have a begin and an end; a front end that hears both found out at teaching what each label is.
     taught = (one["label"] for one in state.advice() if one.get("kind") == SOUND)
     statistics = saved.bundle.manifest.embedding_statistics
-    sounds = () if statistics is None else (label for label, name in known.items() if name in statistics.known.sounds)
+    sounds = (
+        () if statistics is None else (label for label, name in built_in.items() if name in statistics.known.sounds)
+    )
     lasting = labels.labels if saved.bundle.manifest.feature_settings.hears_sounds else (*taught, *sounds)
     return Loaded(
         model,
         labels,
         tails,
         near,
-        known,
+        built_in,
         state.choices.thresholds(),
         state.choices.off(time.time()),
         frozenset(lasting),

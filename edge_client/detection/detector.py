@@ -41,7 +41,7 @@ class Loaded:
     # How high other sounds score, by label; a label without one gets a fixed threshold.
     tails: Mapping[str, Tail] = field(default_factory=dict)
     prototypes: Mapping[str, Prototype] = field(default_factory=dict)  # by label
-    known: Mapping[str, str] = field(default_factory=dict)  # sounds that the front end knows from the start, by label
+    built_in: Mapping[str, str] = field(default_factory=dict)  # by label, which built-in sound or word it is
     thresholds: Mapping[str, float] = field(default_factory=dict)  # the owner's by label, 0..1, before all others
     off: frozenset[str] = frozenset()  # labels that are not listened for now, by their owner's choice
     lasting: frozenset[str] = frozenset()  # everyday sounds, which have a begin and an end; Detector.take_followed
@@ -117,7 +117,7 @@ class Detector:
             self._doubts.reset()
         self._look = loaded.look
         self._label_map = label_map
-        self._scorer = Scorer(model, label_map, loaded.prototypes, loaded.known)
+        self._scorer = Scorer(model, label_map, loaded.prototypes, loaded.built_in)
         self._decisions = PosteriorHandler(
             self._thresholds(loaded.tails, loaded.thresholds),
             self._pace.average_s,
@@ -256,9 +256,9 @@ class Detector:
             at_s, rms_dbfs(self._hop), best, self._window, self.level_db, heard=slot is not None
         )
         if slot is not None:
-            known = self._label_map.slots[slot]
+            label = self._label_map.slots[slot]
             score = float(averaged[slot])
-            event = Event(now, "detected", known.name, known.class_id, score, self.level_db, input=self._input)
+            event = Event(now, "detected", label.name, label.class_id, score, self.level_db, input=self._input)
             if slot in self._decisions.sounding:
                 self._going_on[slot] = event, at_s
             return Heard(event, self._window.copy())

@@ -58,7 +58,7 @@ class ScoreTable:
     rarer: float
 
     def word_of(self, known: Known) -> Worth:
-        """Return what counts how much for a word that a front end does not know from the start."""
+        """Return what counts how much for a word that is not built in."""
         return self.word if known.words else self.other_word
 
     def weight_of_order(self, before: Floats | Doubles) -> float:

@@ -56,13 +56,13 @@ class Windows(NamedTuple):
     heads: Floats  # the head's scores, float32 [windows, labels], 0..1
     directions: Floats | Doubles  # [windows, numbers]
     ago: Floats | Doubles | None  # directions of earlier windows, [states, windows, numbers], NaN where there was none
-    known: Floats | Doubles  # logits of labels known from the start, float64 [windows, such labels]
+    known: Floats | Doubles  # logits of built-in labels, float64 [windows, such labels]
 
 
 class Scorer:
     """Scores windows for every label of a model; labels without a prototype have the head's score.
 
-    ``known``: by label, what it is that the front end knows from the start (``fleet_protocol.numbers.known``).
+    ``built_in``: by label, which built-in sound or word it is (``fleet_protocol.numbers.known``).
     ``labels``: How many labels. ``states``: how many earlier windows the longest of their words is compared with.
     """
 
@@ -71,13 +71,13 @@ class Scorer:
         model: ModelRuntime,
         label_map: LabelMap,
         prototypes: Mapping[str, Prototype],
-        known: Mapping[str, str] = MappingProxyType({}),
+        built_in: Mapping[str, str] = MappingProxyType({}),
         table: ScoreTable = TABLE,
     ) -> None:
         self._model, self._table = model, table
         self._mask = label_map.listening_mask
         self.labels = len(label_map.slots)
-        self._statistics = model.manifest.embedding_statistics if prototypes or known else None
+        self._statistics = model.manifest.embedding_statistics if prototypes or built_in else None
         names = dict(enumerate(label_map.names))
         found = {slot: prototypes[name] for slot, name in names.items() if name in prototypes}
         near = {slot: one.rows.astype(np.float64) for slot, one in found.items()}
@@ -86,9 +86,9 @@ class Scorer:
         self.states = max(map(len, self._before.values()), default=0)
         # A newer front end may know other sounds than the one that the device last learned by.
         knows = Known() if self._statistics is None else self._statistics.known
-        self._known_slots = [slot for slot, name in names.items() if known.get(name) in knows.names]
-        self._known_words = {slot for slot in self._known_slots if known[names[slot]] in knows.words}
-        self._sounds = tuple(known[names[slot]] for slot in self._known_slots)
+        self._known_slots = [slot for slot, name in names.items() if built_in.get(name) in knows.names]
+        self._known_words = {slot for slot in self._known_slots if built_in[names[slot]] in knows.words}
+        self._sounds = tuple(built_in[names[slot]] for slot in self._known_slots)
         self._worth = {slot: self._worth_of(slot, rows, knows) for slot, rows in near.items()}
 
     def _worth_of(self, slot: int, rows: Doubles, knows: Known) -> Worth:

