@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from edge_client.clips.folders import check_folder, check_label, is_label, known
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
+from edge_client.detection.sound_names import Guesser
 from edge_client.errors import ClipError
 from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
 from edge_client.storage.class_offers import Offer
@@ -22,6 +23,8 @@ from edge_client.storage.saved_model import Progress
 from fleet_protocol.bundle.bundle_file import Manifest, read_bundle
 from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.numbers.joint_statistics import unpack_statistics
 
 if TYPE_CHECKING:
     from edge_client.capture.playback import Cues
@@ -105,8 +108,13 @@ class Teaching:
 
         What only the pretraining calls so (``beijing_4``) means nothing to people, and is none of them.
         """
-        statistics = self.manifest.embedding_statistics
+        statistics = _unpacked(self.manifest.statistics)
         return () if statistics is None else tuple(name for name in statistics.known.names if "_" not in name)
+
+    @property
+    def guesser(self) -> Guesser | None:
+        """What says what a sound may be; None where the bundle hears no sounds."""
+        return Guesser.of(self.settings, _unpacked(self.manifest.statistics))
 
     def offers(self) -> tuple[Offer, ...]:
         """Return the sounds that others of the fleet teach, and the owner does not."""
@@ -201,3 +209,9 @@ class Teaching:
             return "The next round learns from them."
         hint = " `auricle-edge status` then says what would help." if terminal else ""
         return f"The daemon, where it runs, learns from them: seconds on a PC, a minute or two on a small board.{hint}"
+
+
+@lru_cache(maxsize=1)
+def _unpacked(statistics: tuple[bytes, ...]) -> EmbeddingStatistics | None:
+    """Return a manifest's statistics, which a small board is slow to unpack for each request of the page."""
+    return unpack_statistics(statistics)

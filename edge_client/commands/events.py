@@ -56,6 +56,7 @@ def _events(options: argparse.Namespace) -> int:
         f"{datetime.fromtimestamp(event.time).isoformat(' ', 'seconds')}  {event.label:<24} score {event.score:.2f}  "
         f"{event.level_db:6.1f} dB"
         + (f"  {event.input}" if event.input else "")
+        + (f"  perhaps: {event.guess}" if event.guess else "")
         + ("" if event.lasted_s is None else f"  for {event.lasted_s:.0f} s")
         for event in found
     ]

@@ -150,7 +150,8 @@ def _list(teaching: Teaching, *, json: bool) -> int:
     found, lines = [_described(teaching, sound) for sound in teaching.unknown.sounds()], []
     for item in found:
         level = item["damage"] or f"{item['level_db']:4.0f} dB  best score {item['score']:.2f}"
-        lines.append(f"{item['id']}  {local_time(item['heard'])}  {level}")
+        perhaps = f"  perhaps: {item['guess']}" if item["guess"] else ""
+        lines.append(f"{item['id']}  {local_time(item['heard'])}  {level}{perhaps}")
     return report(found, lines or ["no unknown sounds were heard lately"], json=json)
 
 
@@ -159,9 +160,12 @@ def _described(teaching: Teaching, sound: UnknownClip) -> dict[str, Any]:
     from edge_client.audio.recordings import read_recording
     from edge_client.errors import RecordingError
     from edge_client.events import iso
+    from edge_client.events.history import event_at
 
     rate = teaching.settings.sample_rate_hz
+    event = event_at(teaching.state.database, "unknown", round(1e3 * sound.heard_at))
     item = {"id": sound.clip_id, "heard": iso(sound.heard_at), "score": sound.score, "level_db": None, "damage": ""}
+    item["guess"] = "" if event is None else event.guess
     try:
         return item | {"level_db": round(float(levels_db(read_recording(sound.path, rate), rate).max()), 1)}
     except RecordingError as error:

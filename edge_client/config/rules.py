@@ -11,7 +11,7 @@ from edge_client.config.hours import hours_problem
 from edge_client.config.sections import require, require_between, url_problem
 from fleet_protocol.ground.addresses import is_clear
 
-FIELDS = ("label", "time", "input", "score", "level_db", "device", "rule")
+FIELDS = ("label", "time", "input", "score", "level_db", "guess", "device", "rule")
 """What stands in braces in a message."""
 MOST_RULES = 50
 _ADDRESS, _MESSAGE = 2000, 1000

@@ -17,6 +17,7 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector, Loaded
 from edge_client.detection.observed_rates import tails_here
 from edge_client.detection.sensitivity import StepCounts
+from edge_client.detection.sound_names import Guesser
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import AudioError
 from edge_client.events.publisher import Publisher
@@ -69,6 +70,7 @@ def load_listening(config: Config) -> Loaded:
         state.choices.thresholds(),
         state.choices.off(time.time()),
         frozenset(lasting),
+        Guesser.of(model.manifest.feature_settings, statistics),
     )
 
 

@@ -16,8 +16,9 @@ from edge_client.detection.doubts import Doubt, Doubts
 from edge_client.detection.pace import pace_of
 from edge_client.detection.posterior_handling import PosteriorHandler
 from edge_client.detection.scores import STATES, Scorer, windows_before
+from edge_client.detection.sound_names import Guesser
 from edge_client.detection.thresholds import Tail, threshold_of
-from edge_client.detection.unknown_sounds import UnknownSounds
+from edge_client.detection.unknown_sounds import UnknownSound, UnknownSounds
 from edge_client.events import Event, Heard
 from edge_client.features.front_end import open_sliding
 from edge_client.model.prototypes import Prototype
@@ -45,6 +46,7 @@ class Loaded:
     thresholds: Mapping[str, float] = field(default_factory=dict)  # the owner's by label, 0..1, before all others
     off: frozenset[str] = frozenset()  # labels that are not listened for now, by their owner's choice
     lasting: frozenset[str] = frozenset()  # everyday sounds, which have a begin and an end; Detector.take_followed
+    guesser: Guesser | None = None  # says what an unknown sound may be
     # Takes of every window its hop, s, averaged scores, None where it was too quiet, what was detected, and the input.
     look: Callable[[float, Floats | None, str, str], None] | None = None
     doubt: Callable[[Doubt], None] | None = None  # takes every sound of which it is doubtful whether it is a label
@@ -115,7 +117,7 @@ class Detector:
         former, former_names = self._decisions, self._label_map.names
         if self._doubts is not None:
             self._doubts.reset()
-        self._look = loaded.look
+        self._look, self._guesser = loaded.look, loaded.guesser
         self._label_map = label_map
         self._scorer = Scorer(model, label_map, loaded.prototypes, loaded.built_in)
         self._decisions = PosteriorHandler(
@@ -253,7 +255,7 @@ class Detector:
                 detected=slot is not None,
             )
         sound = self._unknown_sounds.update(
-            at_s, rms_dbfs(self._hop), best, self._window, self.level_db, heard=slot is not None
+            at_s, rms_dbfs(self._hop), best, self._window, self.level_db, heard=slot is not None, features=self.features
         )
         if slot is not None:
             label = self._label_map.slots[slot]
@@ -264,8 +266,20 @@ class Detector:
             return Heard(event, self._window.copy())
         if sound is None:
             return None
-        unknown = Event(now, "unknown", "unknown", None, sound.score, sound.level_db, input=self._input)
+        guess = self._guess(sound)
+        unknown = Event(now, "unknown", "unknown", None, sound.score, sound.level_db, input=self._input, guess=guess)
         return Heard(unknown, sound.window)
+
+    def _guess(self, sound: UnknownSound) -> str:
+        """Return what an unknown sound may be, as of an event."""
+        if self._guesser is None:
+            return ""
+        features = sound.features
+        if features is None:  # it was too quiet, or nothing that is known needs them
+            self._features.reset()
+            features = self._features(sound.window)
+            self._features.reset()
+        return ", ".join(self._guesser.guess(features.ravel()))
 
     def _follow(self, at_s: float) -> None:
         """Note the sounds that are over, and those that went on for a while."""

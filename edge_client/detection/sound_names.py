@@ -7,6 +7,7 @@ the words share one softmax. A guess costs one product of a vector and a matrix,
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from fleet_protocol.numbers.arrays import Floats
 from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.numbers.known import KnownSounds
 from fleet_protocol.numbers.tensors import Arrays, pack, unpack
+
+log = logging.getLogger(__name__)
 
 FILE = FRONT_ENDS / "sounds_names.safetensors"
 """The rows that ship."""
@@ -90,8 +93,12 @@ class Guesser:
 
     @cached_property
     def names(self) -> SoundNames | None:
-        """The rows; None where there are none of this network. Raises BundleError."""
-        found = SoundNames.read(self.path) if self.path.exists() else None
+        """The rows; None where there are none of this network, or these are damaged."""
+        try:
+            found = SoundNames.read(self.path) if self.path.exists() else None
+        except BundleError as error:  # listening matters more than names
+            log.warning("%s; no sound is guessed until then", error)
+            return None
         fits = found is not None and (found.network, len(found.rows)) == (self.network, self.known.hidden.shape[1])
         return found if fits else None
 

@@ -27,15 +27,20 @@ class _Sound:
     best: float = 0.0
     window: Floats | None = None
     level_db: float = 0.0
+    features: Floats | None = None
 
 
 @dataclass(frozen=True)
 class UnknownSound:
-    """A sound that no label fits, with the samples from just before it on, float32 [clip_samples]."""
+    """A sound that no label fits, with the samples from just before it on, float32 [clip_samples].
+
+    ``features``: of these, float32 [frames, numbers]; None where none were computed.
+    """
 
     window: Floats
     score: float
     level_db: float
+    features: Floats | None = None
 
 
 class UnknownSounds:
@@ -57,9 +62,20 @@ class UnknownSounds:
         self._sound = None
 
     def update(
-        self, at_s: float, hop_level_db: float, best: float, window: Floats, window_level_db: float, *, heard: bool
+        self,
+        at_s: float,
+        hop_level_db: float,
+        best: float,
+        window: Floats,
+        window_level_db: float,
+        *,
+        heard: bool,
+        features: Floats | None = None,
     ) -> UnknownSound | None:
-        """Take one hop, and whether a known sound was ``heard`` in it; return an unknown sound that it settles."""
+        """Take one hop, and whether a known sound was ``heard`` in it; return an unknown sound that it settles.
+
+        ``features`` of the window are kept with it.
+        """
         began = self._begins(hop_level_db)
         if heard:
             self._sound = None
@@ -72,7 +88,7 @@ class UnknownSounds:
         sound.best = max(sound.best, best)
         # The window then begins up to one hop before the sound.
         if sound.window is None and at_s - sound.began_s >= self._clip_s - self._hop_s - _ROUNDING_S:
-            sound.window, sound.level_db = window.copy(), window_level_db
+            sound.window, sound.level_db, sound.features = window.copy(), window_level_db, features
         if at_s - sound.began_s < self._clip_s + self._average_s - _ROUNDING_S:
             return None
         self._sound = None
@@ -80,7 +96,7 @@ class UnknownSounds:
         if sound.window is None or not rested or sound.best >= self._config.unknown_threshold:
             return None
         self._last_s = at_s
-        return UnknownSound(sound.window, sound.best, sound.level_db)
+        return UnknownSound(sound.window, sound.best, sound.level_db, sound.features)
 
     def _begins(self, level_db: float) -> bool:
         """Say whether a sound begins: the level rises above the noise floor, where it was not before."""

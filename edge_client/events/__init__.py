@@ -28,6 +28,7 @@ class Event:
         level_db: Root mean square of the window, dB full scale.
         ended: Until when an everyday sound was heard, as ``time``; None while it lasts, and of a word, without length.
         input: Name of the microphone or stream that gave the sound; "" where the device has one alone.
+        guess: What an unknown sound may be, the likeliest first, with commas between; "" where there is no guess.
     """
 
     time: float
@@ -38,6 +39,7 @@ class Event:
     level_db: float
     ended: float | None = None
     input: str = ""
+    guess: str = ""
 
     @property
     def lasted_s(self) -> float | None:
@@ -45,11 +47,13 @@ class Event:
         return None if self.ended is None else max(0.0, self.ended - self.time)
 
     def to_json(self) -> Document:
-        """Return the event JSON-ready, its times in ISO 8601; without the end, and the input, where it has none."""
+        """Return the event JSON-ready, its times in ISO 8601; without end, input and guess, where it has none."""
         found: Document = {"time": iso(self.time), "kind": self.kind, "label": self.label, "class_id": self.class_id}
         found |= {"score": round(self.score, 4), "level_db": round(self.level_db, 1)}
         if self.input:
             found["input"] = self.input
+        if self.guess:
+            found["guess"] = self.guess
         return found if self.ended is None else found | {"ended": iso(self.ended)}
 
     def to_end_json(self) -> Document:
@@ -83,11 +87,13 @@ class Asked:
     detected: bool
     score: float
     words: str = ""  # the question itself, where it is another one
+    guess: str = ""  # what else it may be, as of an event
 
     def to_json(self) -> dict[str, str | float | bool]:
         """Return the question JSON-ready."""
         said = {"id": self.question_id, "time": iso(self.time), "label": self.label}
-        return {**said, "detected": self.detected, "score": round(self.score, 4)}
+        guess = {"guess": self.guess} if self.guess else {}
+        return {**said, "detected": self.detected, "score": round(self.score, 4), **guess}
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ _PAGE = 1000
 _USUAL_DAYS, _USUAL_EVENTS, _USUAL_ON, _UNUSUAL_SHARE = 14, 20, 5, 0.02
 # With these a spreadsheet begins a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-CSV_COLUMNS = ("time", "kind", "label", "class_id", "score", "level_db", "ended", "lasted_s", "input")
+CSV_COLUMNS = ("time", "kind", "label", "class_id", "score", "level_db", "ended", "lasted_s", "input", "guess")
 
 
 def begin_of(day: date, hour: int = 0) -> float:
@@ -134,9 +134,9 @@ def as_csv(events: Iterable[Event]) -> Iterator[str]:
     for event in events:
         ended = "" if event.ended is None else iso(event.ended)
         lasted = "" if event.lasted_s is None else f"{event.lasted_s:.1f}"
-        texts = [_harmless(text) for text in (event.label, event.class_id or "", event.input)]
+        texts = [_harmless(text) for text in (event.label, event.class_id or "", event.input, event.guess)]
         figures = f"{event.score:.4f}", f"{event.level_db:.1f}"
-        yield _line((iso(event.time), event.kind, *texts[:2], *figures, ended, lasted, texts[2]))
+        yield _line((iso(event.time), event.kind, *texts[:2], *figures, ended, lasted, *texts[2:]))
 
 
 def as_json(events: Iterable[Event]) -> Iterator[str]:

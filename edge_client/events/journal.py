@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 _PRUNE_EVERY = 100
 _GRACE_S = 5.0
-COLUMNS = "time, kind, label, class_id, score, level_db, ended, input"
+COLUMNS = "time, kind, label, class_id, score, level_db, ended, input, guess"
 
 
 class Journal(Sink):
@@ -116,8 +116,11 @@ class Journal(Sink):
             )
             return
         database.execute(
-            f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
-            (event.time, event.kind, event.label, event.class_id, event.score, event.level_db, event.input),
+            f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, NULL, ?, ?)",
+            (
+                *(event.time, event.kind, event.label, event.class_id),
+                *(event.score, event.level_db, event.input, event.guess),
+            ),
         )
         self._since_pruned += 1
         if self._since_pruned >= _PRUNE_EVERY:

@@ -20,7 +20,8 @@ def in_words(document: Document) -> str:
     """Return an event's or an end's document as a line for people."""
     at = datetime.fromisoformat(str(document["time"])).astimezone()
     if document["kind"] == "unknown":
-        said = "heard a sound that it does not know"
+        perhaps = f": perhaps {document['guess']}" if document.get("guess") else ""
+        said = f"heard a sound that it does not know{perhaps}"
     elif document["kind"] == "ended":
         ended = datetime.fromisoformat(str(document["ended"])).astimezone()
         at, said = ended, f"{document['label']} is over, after {(ended - at).total_seconds():.0f} s"

@@ -14,6 +14,7 @@ from edge_client.clips.folders import labels_with_clips
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import Pages, read_form
 from edge_client.questions.answers import answer, open_questions, store_of
+from edge_client.questions.asking import guess_about
 
 # How long the list is taken to be as it was, where no file changed: questions become old.
 _SAME_S = 60.0
@@ -46,7 +47,13 @@ class AskingPage:
     def _read(self) -> dict[str, Any]:
         teaching = self._device.teaching()
         asked = [
-            {"id": one.question_id, "at_ms": round(1e3 * one.at), "label": one.label, "detected": one.detected}
+            {
+                "id": one.question_id,
+                "at_ms": round(1e3 * one.at),
+                "label": one.label,
+                "detected": one.detected,
+                "guess": guess_about(one, teaching.guesser),
+            }
             for one in open_questions(teaching)
         ]
         offers = [one for one in teaching.offers() if one.is_asked]

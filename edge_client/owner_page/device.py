@@ -38,7 +38,8 @@ class HeardSound:
     """One row of what the device heard; kind and time name the event.
 
     ``level_db``: None where the journal has it no more; ``lasted_s``: of an everyday sound, None while it lasts;
-    ``input``: of a device that has several; ``remarks``: what is remarkable of it.
+    ``input``: of a device that has several; ``remarks``: what is remarkable of it; ``guess``: what an unknown sound may
+    be, the likeliest first.
     """
 
     at_ms: int
@@ -50,6 +51,7 @@ class HeardSound:
     lasted_s: float | None = None
     input: str = ""
     remarks: tuple[str, ...] = ()
+    guess: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,7 @@ class OwnedDevice:
                 event.lasted_s,
                 event.input,
                 remarked,
+                tuple(filter(None, event.guess.split(", "))),
             )
             for event, remarked in zip(events, remarks or [()] * len(events), strict=True)
         ]
@@ -285,7 +288,8 @@ class OwnedDevice:
 def answers(teaching: Teaching) -> dict[str, Any]:
     """Return what a list of events shows beside them: what their owner may say of one, and what he said."""
     return {
-        "labels": teaching.known_labels(),
+        "labels": (labels := teaching.known_labels()),
+        "built_in": {*teaching.offered} - {*labels, *teaching.chosen.values()},
         "said": {event: one for one in changes(teaching)[::-1] for event in one.heard},
         "rejectable": bool(teaching.label_map.reserved),
         "counted": teaching.config.learning.room,

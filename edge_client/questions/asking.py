@@ -16,6 +16,7 @@ import numpy as np
 
 from edge_client.config import Config
 from edge_client.detection.doubts import Doubt
+from edge_client.detection.sound_names import Guesser
 from edge_client.errors import DamagedError, StateError
 from edge_client.events import Asked
 from edge_client.logs import RateLimitedLog
@@ -43,8 +44,10 @@ class Asker:
         per_day: int,
         rate_hz: int,
         clock: Callable[[], float] = time.time,
+        guesser: Guesser | None = None,
     ) -> None:
-        """Prepare. ``clock``: seconds since 1970."""
+        """Prepare. ``clock``: seconds since 1970; ``guesser`` says what else a sound may be."""
+        self._guesser = guesser
         self.store = store
         self._embeddings_path, self._statistics = state.embeddings_path, statistics
         self._per_day, self._rate_hz, self._clock = per_day, rate_hz, clock
@@ -62,7 +65,9 @@ class Asker:
             store.forget()
         if not per_day or config.microphone is None or statistics is None:
             return None
-        return cls(store, state, statistics, per_day, manifest.feature_settings.sample_rate_hz)
+        settings = manifest.feature_settings
+        guesser = Guesser.of(settings, statistics)
+        return cls(store, state, statistics, per_day, settings.sample_rate_hz, guesser=guesser)
 
     def consider(self, doubt: Doubt) -> None:
         """Ask about a sound, where that is worth it. A full disk is logged, and the sound is not asked about."""
@@ -112,8 +117,16 @@ class Asker:
         found = self.store.open_questions(self._clock())
         self._seen, self._next_look = key, time.monotonic() + 60.0
         return tuple(
-            Asked(one.question_id, one.at, one.label, one.detected, one.score) for one in found if one.label in known
+            Asked(one.question_id, one.at, one.label, one.detected, one.score, guess=guess_about(one, self._guesser))
+            for one in found
+            if one.label in known
         )
+
+
+def guess_about(question: Question, guesser: Guesser | None) -> str:
+    """Return what else a sound may be than the label that is asked about, with commas between; "" for no guess."""
+    words = () if guesser is None else guesser.guess(question.embedding)
+    return ", ".join(word for word in words if word != question.label)
 
 
 def openness(margin: float) -> float:

@@ -118,6 +118,7 @@ class RulesSink(Sink):
 def told(rule: RuleConfig, found: Occurrence, device: str, **more: object) -> dict[str, Any]:
     """Return the document that a rule's actions get."""
     names = {"label": found.label, "input": found.input, "device": device, "rule": rule.name}
+    names["guess"] = str(found.document.get("guess", ""))
     then = datetime.fromtimestamp(found.time)
     figures = {"time": f"{then:%H:%M:%S}", "score": f"{100 * found.score:.0f} %"}
     figures |= {"level_db": f"{found.level_db:.0f} dB"}

@@ -66,6 +66,8 @@ CREATE TABLE IF NOT EXISTS outbox (
     action TEXT NOT NULL, document TEXT NOT NULL, error TEXT NOT NULL
 ) STRICT;
 """,
+    # What an unknown sound may be.
+    "ALTER TABLE events ADD COLUMN guess TEXT NOT NULL DEFAULT '';",
 )
 VERSION = len(_VERSIONS)
 # What SQLite says when the disk or another process is in the way; anything else is damage.

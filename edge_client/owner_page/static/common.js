@@ -40,7 +40,10 @@ export function unfold(button) {
   const form = document.getElementById(button.getAttribute("aria-controls"));
   form.hidden = !form.hidden;
   button.setAttribute("aria-expanded", String(!form.hidden));
-  if (!form.hidden) form.querySelector("input, button").focus();
+  if (form.hidden) return;
+  const first = form.querySelector("input, button");
+  first.focus();
+  first.select?.(); // a guess that stands there is typed over
 }
 
 // Play one sound at a time; a second press stops it.

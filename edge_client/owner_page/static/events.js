@@ -13,6 +13,7 @@ export function answerable(heard, told, refresh) {
     const row = button?.closest(".event");
     if (!row) return;
     if (button.dataset.says) answer(row, { says: button.dataset.says, label: button.dataset.label || "" });
+    if (button.dataset.know) say(row, "sounds/know", { sound: button.dataset.know });
     if (button.dataset.undo) say(row, "sounds/undo", { kind: "said", number: button.dataset.undo });
     if (button.hasAttribute("data-more")) unfold(button);
   });

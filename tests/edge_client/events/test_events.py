@@ -162,6 +162,8 @@ def test_at_a_terminal_events_are_said_in_words():
     )
     heard = Event(1.7e9, "detected", "stop", None, 0.97, -30.0, input="kitchen")
     assert in_words(heard.to_json())[8:] == "  heard stop  (97 %)  in kitchen"
+    unknown = Event(1.7e9, "unknown", "unknown", None, 0.2, -30.0, guess="glass, clink")
+    assert in_words(unknown.to_json())[8:] == "  heard a sound that it does not know: perhaps glass, clink"
 
 
 def test_a_reader_that_goes_away_ends_nothing():

@@ -38,10 +38,11 @@ def at(day, hour, minute=0, label="kettle", kind="detected", score=0.9, **more):
 
 def keep(database, *events):
     rows = [
-        (one.time, one.kind, one.label, one.class_id, one.score, one.level_db, one.ended, one.input) for one in events
+        (one.time, one.kind, one.label, one.class_id, one.score, one.level_db, one.ended, one.input, one.guess)
+        for one in events
     ]
     with database.changing() as connection:
-        connection.executemany(f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.executemany(f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 def of_day(day=DAY, **more):
@@ -75,10 +76,12 @@ def test_the_first_of_a_day_and_what_comes_at_an_unusual_hour_are_remarked(datab
 def test_exports_hold_all_that_was_chosen_and_no_formula(database):
     nasty = ["=1+1", "+1", "-1", "@x", '"quoted", and\nbroken', "κουδούνι"]
     keep(database, *(at(DAY, 5, minute, label) for minute, label in enumerate(nasty)))
+    keep(database, at(DAY, 5, 30, "unknown", "unknown", guess="=glass, clink"))
     keep(database, *(at(DAY, 6, 0, label="many", ended=begin_of(DAY, 6) + 2.0) for _ in range(2500)))
     rows = list(csv.DictReader(io.StringIO("".join(as_csv(every(database, of_day()))))))
     assert [row["label"] for row in rows[:6]] == ["'=1+1", "'+1", "'-1", "'@x", *nasty[4:]]
-    assert len(rows) == 2506
+    assert len(rows) == 2507
+    assert rows[6]["guess"] == "'=glass, clink"
     assert rows[-1] == {
         "time": "2026-03-29T04:00:00.000Z",
         "kind": "detected",
@@ -89,6 +92,7 @@ def test_exports_hold_all_that_was_chosen_and_no_formula(database):
         "ended": "2026-03-29T04:00:02.000Z",
         "lasted_s": "2.0",
         "input": "",
+        "guess": "",
     }
     found = json.loads("".join(as_json(every(database, of_day(label="=1+1")))))
     assert found == [at(DAY, 5, 0, "=1+1").to_json()]

@@ -1,0 +1,81 @@
+"""What a sound may be, on the owner's page in Chromium: the guess, listening for it, and the form that has it."""
+
+import os
+
+import pytest
+
+from edge_client.clips.folders import known_labels
+from edge_client.events import Event
+from edge_client.events.history import newest
+from edge_client.events.journal import Chosen, Journal
+from edge_client.storage.database import FILE, Database
+from tests.edge_client.daemon.test_guesses import ALARMS, device_that_plays
+from tests.support.edge_process import wait_for
+from tests.support.owner_page import page_beside
+from tests.support.sound_server import no_sound_devices
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory):
+    """A device that hears an alarm again and again, and its page."""
+    device = device_that_plays(tmp_path_factory.mktemp("guesses") / "shelf", "sounds_2s")
+    with page_beside(device.start(os.environ | no_sound_devices(device.folder))) as device.ui:
+        wait_for(lambda: device.count("unknown"), what="an unknown sound")
+        yield device
+
+
+def chosen(shelf):
+    return set(known_labels(shelf.state / "clips").values())
+
+
+def test_a_guess_stands_beside_the_sound_and_its_form_and_is_listened_for_at_one_click(page, shelf):
+    page.goto(shelf.ui.url)
+    row = page.locator(".event", has_text="perhaps:").filter(has=page.locator("[data-more]")).first
+    row.wait_for()
+    guess = row.locator("text=perhaps:").inner_text().removeprefix("perhaps: ").split(", ")
+    assert ALARMS & set(guess)
+    row.locator("[data-more]").click()
+    field = row.locator("input[name=label]")
+    assert field.input_value() == guess[0]
+    page.keyboard.type("boiler")  # over the guess
+    assert field.input_value() == "boiler"
+    row.locator("[data-more]").click()
+    button = page.locator("[data-know]", has_text="from now on").first
+    word = button.get_attribute("data-know")
+    assert word in ALARMS
+    button.click()
+    page.locator("#told", has_text=f"{word} is listened for.").wait_for()
+    assert chosen(shelf) == {word}
+    wait_for(lambda: page.locator(f"[data-know='{word}']").count() == 0, what="the page without the button")
+    wait_for(lambda: word in shelf.labels(), what="the built-in label")
+    page.goto(f"{shelf.ui.url}/sounds")
+    page.locator("h3, h2", has_text=word).first.wait_for()
+
+
+def test_a_guess_is_text_and_what_is_not_built_in_has_no_button(page, shelf):
+    database = Database(shelf.state / FILE)
+    last = newest(database, Chosen(), 1)[0]
+    journal = Journal(database)
+    journal.publish(Event(last.time - 86_400, "unknown", "unknown", None, 0.1, -30.0, guess="<b>sewing machine, glass"))
+    journal.close()
+    page.goto(shelf.ui.url)
+    row = page.locator(".event", has_text="<b>sewing machine, glass")
+    row.wait_for()
+    assert row.locator("b, [data-know], [data-more]").count() == 0
+
+
+def test_what_is_not_built_in_cannot_be_listened_for(page, shelf):
+    page.goto(shelf.ui.url)
+    before = chosen(shelf)
+    for sound in ("../up", "sewing machine", "x" * 3000, ""):
+        said = page.evaluate(
+            """async (sound) => {
+              const { send } = await import(`${location.origin}/static/common.js`);
+              return send("sounds/know", { sound }).then(() => "taken", (error) => error.message);
+            }""",
+            sound,
+        )
+        assert said != "taken"
+        assert chosen(shelf) == before
