@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from fleet_protocol import sample_sounds
+from fleet_protocol.ground import sample_sounds
 from tests.edge_client.events.test_home_assistant import BASE
 from tests.support.edge_process import BRISK, EdgeDaemon, wait_for
 from tests.support.mqtt_broker import Broker, Reader, needs_broker

@@ -34,7 +34,7 @@ def device(tmp_path_factory):
     database = Database(folder / "state" / FILE)
     with database.changing() as connection:
         connection.executemany(
-            f"INSERT INTO events ({COLUMNS}) VALUES (?, 'detected', ?, NULL, ?, -30.0, NULL, ?)", rows
+            f"INSERT INTO events ({COLUMNS}) VALUES (?, 'detected', ?, NULL, ?, -30.0, NULL, ?, '')", rows
         )
     sound = np.asarray(melody("yes", np.random.default_rng(1)), np.float32)
     DetectedClips(folder / "state" / "detected", ClipsConfig(detected_count=9), RATE).add(rows[4][0], 0.95, sound)
