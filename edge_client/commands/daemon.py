@@ -172,6 +172,8 @@ def _lines(status: dict[str, Any]) -> list[str]:
         from edge_client.detection.observed_rates import rate_lines
 
         lines += rate_lines(room)
+    if (home := status.get("home")) is not None:
+        lines.append(f"home      {', '.join(home['devices']) or 'no device of it is connected'}")
     if (mqtt := status.get("mqtt")) is not None:
         lines.append(f"mqtt      {mqtt['trouble'] or 'connected'}")
     if (journal := status.get("journal")) and (journal["trouble"] or journal["lost"]):

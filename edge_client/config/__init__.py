@@ -46,6 +46,7 @@ class Config:
     detector: sections.DetectorConfig = field(default_factory=sections.DetectorConfig)
     events: sections.EventsConfig = field(default_factory=sections.EventsConfig)
     mqtt: sections.MqttConfig | None = None
+    home: sections.HomeConfig | None = None
     clips: sections.ClipsConfig = field(default_factory=sections.ClipsConfig)
     training: sections.TrainingConfig = field(default_factory=sections.TrainingConfig)
     learning: sections.LearningConfig = field(default_factory=sections.LearningConfig)
@@ -88,7 +89,20 @@ def load_config(path: Path) -> Config:
     for (name, key), variable in _SECRETS.items():
         if values.get(name) is not None and variable in os.environ:
             values[name] = dataclasses.replace(values[name], **{key: os.environ[variable]})
-    return Config(**values, microphones=microphones, rules=_rules(file))
+    config = Config(**values, microphones=microphones, rules=_rules(file))
+    if config.home is None:
+        alone = next((rule.name for rule in config.rules if rule.home), None)
+        if alone is not None:
+            raise ConfigError(f"{file.place(_RULES)}: the rule {alone!r} is of the home; add [home] name")
+        return config
+    if config.mqtt is None:
+        raise ConfigError(f"{file.place('home')}: [home] needs [mqtt]: its devices speak by a broker")
+    return dataclasses.replace(config, detector=_share(config.detector, config.home.ears or len(config.inputs) or 1))
+
+
+def _share(detector: sections.DetectorConfig, ears: int) -> sections.DetectorConfig:
+    """Return what one ear of a home keeps to, so that what is promised holds for the home."""
+    return dataclasses.replace(detector, false_accepts_per_hour=detector.false_accepts_per_hour / ears)
 
 
 def _rules(file: TomlFile) -> tuple[RuleConfig, ...]:

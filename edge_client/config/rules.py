@@ -36,6 +36,7 @@ class RuleConfig:
     unless: tuple[str, ...] = ()
     louder_than_db: float | None = None
     louder_for_s: float = 10.0
+    home: bool = False
     message: str = "{label} at {time}"
     mqtt: str = ""
     webhook: str = field(default="", repr=False)
@@ -59,6 +60,7 @@ class RuleConfig:
             alone = not (self.labels or self.least_score or self.times > 1)
             rule = "is of a level alone; leave labels, least_score and times out"
             require(alone, "louder_than_db", self.louder_than_db, rule)
+            require(not self.home, "home", True, "is not for a level: each input has its own")
         problem = message_problem(self.message)
         require(not problem, "message", self.message[:100], problem)
         require(not set(self.mqtt) & set("+#\0") and len(self.mqtt) <= 200, "mqtt", self.mqtt[:200], "is no topic")

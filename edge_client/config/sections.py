@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -275,6 +276,21 @@ class MqttConfig:
             value = getattr(self, key)
             require(not set(value) & set("+#\0"), key, value, "must not contain +, # or a zero byte")
         require(bool(self.topic), "topic", self.topic, "must not be empty")
+
+
+@dataclass(frozen=True)
+class HomeConfig:
+    """``[home]``: several devices hear as one; without this section each hears for itself."""
+
+    name: str
+    window_s: float = 0.7
+    ears: int | None = None
+
+    def __post_init__(self) -> None:
+        named = re.fullmatch(r"[A-Za-z0-9_-]{1,40}", self.name) is not None
+        require(named, "name", self.name[:40], "must have 1 to 40 of A-Z, a-z, 0-9, - and _")
+        require_between(self, 0.2, 3, "window_s")
+        require(self.ears is None or 1 <= self.ears <= 64, "ears", self.ears, "must be from 1 to 64")
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,8 @@ from edge_client.events import Asked, Heard, Reply, Switch
 from edge_client.events.delivery import Delivery
 from edge_client.events.mqtt import MqttSink
 from edge_client.events.publisher import Publisher, open_sinks
+from edge_client.home.line import HomeLine
+from edge_client.home.sink import HomeSink
 from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.live import LiveFeed
 from edge_client.logs import RateLimitedLog, set_up_log
@@ -139,6 +141,11 @@ class Daemon:
             broker = next((sink.say for sink in sinks if isinstance(sink, MqttSink)), None)
             place = config_path.parent
             sinks.append(RulesSink(config.rules, config.device.name, self._state.database, place, broker))
+        self._home = None
+        if config.home is not None and config.mqtt is not None and config.microphone:
+            at_home = next((sink.at_home for sink in sinks if isinstance(sink, RulesSink)), None)
+            self._home = HomeLine(config.home, config.mqtt, (device_id, config.device.name), "daemon", at_home)
+            sinks.append(HomeSink(self._home))
         self._publisher = Publisher(sinks, self._keep_sound)
         runtime = installed_runtime() or "none"
         self._versions = {"auricle": version(), "bundle": config.bundle.stem, "runtime": runtime}
@@ -399,6 +406,7 @@ class Daemon:
             "server": self._rounds.status if self._rounds else None,
             "training": self._training.status,
             "teaching": self._teaching.status,
+            "home": None if self._home is None else {"devices": self._home.devices},
             "mqtt": None if (trouble := self._publisher.trouble()) is None else {"trouble": trouble},
             "journal": None if stored is None else dataclasses.asdict(stored),
             "damage": list(self._damage),

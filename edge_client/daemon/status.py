@@ -34,7 +34,7 @@ _OF_MODEL = frozenset({"architecture", "labels", "provisional", "not_listened_fo
 # On a disk, which wears, a status without news is written so seldom, s. Older than this, the daemon stands still.
 _WITHOUT_NEWS_S, STANDS_STILL_S = 12.0, 30.0
 # What is news of a status, besides what its inputs and labels do.
-_NEWS = ("paused", "model", "loops", "server", "training", "teaching", "mqtt", "journal", "damage", "forgets")
+_NEWS = ("paused", "model", "loops", "server", "training", "teaching", "home", "mqtt", "journal", "damage", "forgets")
 
 
 def temperature_c(zones: Path = _ZONES) -> float | None:

@@ -10,6 +10,7 @@ from datetime import datetime
 from edge_client.config.hours import Hours
 from edge_client.config.rules import RuleConfig
 from edge_client.events import Event, iso
+from edge_client.home.arbitration import HomeEvent
 
 # A word has no length: for so long after it, s, it counts as going on.
 _WORD_S = 10.0
@@ -21,7 +22,8 @@ LOUD = "loud"
 class Occurrence:
     """What a rule looks at: a sound, or a level that was kept for a time.
 
-    ``time``: s since 1970; ``score``: 0..1; ``level_db``: dB full scale; ``document``: the same, JSON-ready.
+    ``time``: s since 1970; ``score``: 0..1; ``level_db``: dB full scale; ``document``: the same, JSON-ready;
+    ``home``: whether it is the home's, of one or more ears, the best of which is the input.
     """
 
     time: float
@@ -30,11 +32,19 @@ class Occurrence:
     score: float
     level_db: float
     document: Mapping[str, object]
+    home: bool = False
 
     @classmethod
     def of_event(cls, event: Event) -> Occurrence:
         """Return what was heard."""
         return cls(event.time, event.label, event.input, event.score, event.level_db, event.to_json())
+
+    @classmethod
+    def of_home(cls, moment: float, event: HomeEvent) -> Occurrence:
+        """Return what the home heard."""
+        best = event.best
+        document = {"time": iso(moment), "kind": "detected", **event.to_json()}
+        return cls(moment, best.label, best.name, best.score, best.level_db, document, home=True)
 
     @classmethod
     def of_level(cls, moment: float, heard_by: str, level_db: float) -> Occurrence:
@@ -86,6 +96,8 @@ class Condition:
     def applies(self, found: Occurrence, going_on: GoingOn) -> bool:
         """Return whether the rule applies to what was heard, and note that it did."""
         rule = self.rule
+        if found.home != rule.home:
+            return False
         if found.document["kind"] == LOUD:
             asked = rule.louder_than_db is not None
         else:

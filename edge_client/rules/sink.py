@@ -14,6 +14,7 @@ from edge_client.config.rules import RuleConfig
 from edge_client.errors import StateError
 from edge_client.events import Event, Sink
 from edge_client.events.delivery import Delivery
+from edge_client.home.arbitration import HomeEvent
 from edge_client.logs import RateLimitedLog
 from edge_client.rules.actions import ActionError, Actions, Broker, actions_of
 from edge_client.rules.conditions import Condition, GoingOn, Occurrence
@@ -56,6 +57,10 @@ class RulesSink(Sink):
     def follow(self, event: Event) -> None:
         """Note that a sound goes on, or is over."""
         self._looking.put((event, True))
+
+    def at_home(self, event: HomeEvent) -> None:
+        """Look at what the home heard."""
+        self._looking.put(Occurrence.of_home(time.time(), event))
 
     def level(self, heard_by: str, level_db: float, seconds: float) -> None:
         """Look at the level that an input had for some seconds."""

@@ -13,7 +13,9 @@ from edge_client.audio.resampling import StreamResampler
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector, Loaded
 from edge_client.errors import EdgeError
-from edge_client.events import Heard
+from edge_client.events import Event, Heard
+from edge_client.home.background import Background
+from edge_client.home.line import HomeLine
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.pauses import Pauses
 from fleet_protocol.errors import FeatureMismatchError
@@ -38,12 +40,16 @@ _FRESH_S = 10.0
 
 
 class Listening:
-    """What a device listens with now, for every stream."""
+    """What a device listens with now, for every stream. ``home``: with which other satellites are asked; None: none."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self._state = DeviceState(config.device.state)
         self._pauses = Pauses(self._state.database, config.hours)
+        self.home: HomeLine | None = None
+        if config.home is not None and config.mqtt is not None:
+            device = self._state.identity.load().device_id, config.device.name
+            self.home = HomeLine(config.home, config.mqtt, device, "wyoming")
 
     def load(self) -> Loaded:
         """Return a model of one's own, and its labels. Raises EdgeError."""
@@ -79,9 +85,10 @@ class Stream:
         self._rate_hz = self._detector.sample_rate_hz
         self._resampler = StreamResampler(self._rate_hz, self._rate_hz)
         self._offset = OffsetFilter(self._rate_hz)
+        self._background = Background()
 
-    def push(self, chunk: AudioChunk) -> list[str]:
-        """Return the labels that were heard in a chunk.
+    def push(self, chunk: AudioChunk) -> list[tuple[Event, float]]:
+        """Return what was detected in a chunk, and how far it is above the background, dB.
 
         Raises PausedError if the device is paused, ValueError if the chunk's format cannot be used.
         """
@@ -94,9 +101,12 @@ class Stream:
             self._resampler = StreamResampler(chunk.rate, self._detector.sample_rate_hz)
         heard: list[Heard] = []
         for block in _blocks(chunk):
-            heard += self._detector.push(self._offset.push(self._resampler.push(block)))
+            samples = self._offset.push(self._resampler.push(block))
+            self._background.push(samples, self._detector.sample_rate_hz)
+            heard += self._detector.push(samples)
         self._detector.take_followed()
-        return [one.event.label for one in heard if one.event.kind == "detected"]
+        events = [one.event for one in heard if one.event.kind == "detected"]
+        return [(event, self._background.snr_db(event.level_db)) for event in events]
 
     def _take_what_was_learned(self) -> None:
         """Go on with other labels where the device has learned since: some satellites never end their stream."""

@@ -21,6 +21,8 @@ from wyoming.server import AsyncEventHandler
 from wyoming.wake import Detect, Detection, NotDetected
 
 from edge_client.errors import EdgeError
+from edge_client.events import Event as Heard
+from edge_client.home.background import LOWEST_DB
 from edge_client.logs import RateLimitedLog
 from edge_client.voice.streams import Listening, Stream
 from fleet_protocol.ground.command_line import version
@@ -38,6 +40,8 @@ _MOST_STREAMS = 4
 _MOST_CONNECTIONS = 32
 # Home Assistant's satellites send sound all the time while they wait for a word, and begin anew after each.
 _IDLE_S = 60.0
+# What a home may take to say who heard a word best; it answers within the window, and two seconds where it is lost.
+_HOME_S = 10.0
 # Names that are remembered so that the log says once that nobody knows them.
 _MOST_MISSED = 100
 
@@ -93,6 +97,8 @@ class WakeWords(AsyncEventHandler):
         self._connections, self._listening = connections, connections.listening
         self._names: tuple[str, ...] = ()
         self._stream: Stream | None = None
+        peer = writer.get_extra_info("peername") or ("satellite", id(self))
+        self._ear = ":".join(map(str, peer[:2]))
         self._detected = False
         self.heard_s = time.monotonic()
 
@@ -164,10 +170,25 @@ class WakeWords(AsyncEventHandler):
             self.heard_s = time.monotonic()
         heard = await asyncio.to_thread(self._stream.push, chunk)
         self._connections.warn_of_unknown(self._names, self._stream.labels)
-        for label in heard:
-            if not self._names or label in self._names:
+        for found, snr_db in heard:
+            wanted = not self._names or found.label in self._names
+            if wanted and await self._is_best(found, snr_db):
                 self._detected = True
-                await self.write_event(Detection(name=label, timestamp=chunk.timestamp).event())
+                await self.write_event(Detection(name=found.label, timestamp=chunk.timestamp).event())
+
+    async def _is_best(self, found: Heard, snr_db: float) -> bool:
+        """Return whether no other satellite of the home heard a word better; they are asked for less than a second."""
+        home = self._listening.home
+        if home is None:
+            return True
+        level_db = max(found.level_db, LOWEST_DB)
+        asked = home.say("wake", found.label, self._ear, snr_db, level_db, found.score)
+        try:
+            async with asyncio.timeout(_HOME_S):
+                return home.is_best(await asyncio.wrap_future(asked), self._ear)
+        except TimeoutError:
+            _trouble.warning("the home did not say which satellite heard %r best", found.label)
+            return True
 
     def _end_stream(self) -> None:
         self._stream, self._detected = None, False

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from edge_client.home.arbitration import Hearing
 from tests.support.edge_process import wait_for
 from tests.support.mqtt_broker import Broker, Reader, needs_broker, starting
 from tests.support.receiver import Receiver
@@ -23,6 +24,13 @@ labels = ["unknown"]
 webhook = "{url}/strange"
 mqtt = "home/strange"
 pause_min = 1000
+[home]
+name = "villa"
+[[rules]]
+name = "anywhere"
+home = true
+labels = ["doorbell"]
+mqtt = "home/anywhere"
 [[rules]]
 name = "loud"
 louder_than_db = -70
@@ -47,6 +55,13 @@ def test_a_device_tells_what_its_rules_say_and_shows_what_it_could_not_tell(tmp_
             told = wait_for(lambda: [one for one in receiver.requests if one[0] == "/strange"], what="a webhook")
             assert json.loads(told[0][2])["rule"] == "strange"
             assert json.loads(reader.next("home/strange").payload)["label"] == "unknown"
+            # Another device of the home hears what this one does not; this one says that the event is over.
+            other = Hearing("1", "event", "doorbell", "other", "other/", "attic", 20.0, -20.0, 0.9)
+            wait_for(lambda: device.status()["home"] == {"devices": ["shelf"]}, what="the home")
+            reader.client.publish("auricle/home/villa", other.to_message(), qos=1)
+            told = json.loads(reader.next("home/anywhere").payload)
+            assert (told["label"], told["first"], told["message"][:12]) == ("doorbell", "attic", "doorbell at ")
+            assert "home      shelf" in device.command("status").stdout
             loud = wait_for(lambda: [one for one in receiver.requests if one[0] == "/loud"], what="a level")
             assert json.loads(loud[0][2])["kind"] == "loud"
             assert device.command("rules", "--test", "strange").stdout == "done: mqtt, webhook\n"
@@ -55,7 +70,7 @@ def test_a_device_tells_what_its_rules_say_and_shows_what_it_could_not_tell(tmp_
             failed = device.command("rules", "--test", "nowhere", check=False)
             assert failed.returncode == 1
             assert "rules.d/nothing: No such file or directory" in failed.stderr
-            assert "there is no rule 'x'; there are: strange, loud, nowhere" in (
+            assert "there is no rule 'x'; there are: strange, anywhere, loud, nowhere" in (
                 device.command("rules", "--test", "x", check=False).stderr
             )
 
@@ -63,8 +78,13 @@ def test_a_device_tells_what_its_rules_say_and_shows_what_it_could_not_tell(tmp_
                 return json.loads(device.command("rules", "--json").stdout)
 
             # Its room is loud again and again: a moment comes at which all of that is told.
-            wait_for(lambda: [one["waiting"] for one in listed()["rules"]] == [0, 0, 0], what="that nothing waits")
-            assert [one["does"] for one in listed()["rules"]] == [["mqtt", "webhook"], ["webhook"], ["program"]]
+            wait_for(lambda: [one["waiting"] for one in listed()["rules"]] == [0, 0, 0, 0], what="that nothing waits")
+            assert [one["does"] for one in listed()["rules"]] == [
+                ["mqtt", "webhook"],
+                ["mqtt"],
+                ["webhook"],
+                ["program"],
+            ]
             assert listed()["lost"] == 0
             assert device.end() == 0
             assert "Traceback" not in device.log()

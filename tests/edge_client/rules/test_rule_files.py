@@ -47,6 +47,7 @@ def test_rules_are_read_in_their_order_and_secrets_are_not_shown(tmp_path):
         ('name = "a"\nprogram = "../../bin/sh"', 11, "must be the name of a file in rules.d"),
         ('name = "a"\nprogram = ".hidden"', 11, "must be the name of a file in rules.d"),
         ('name = "a"\nmqtt = "x"\nlouder_than_db = -20\ntimes = 2', 12, "is of a level alone"),
+        ('name = "a"\nmqtt = "x"\nlouder_than_db = -20\nhome = true', 13, "is not for a level"),
         ('name = "a"\nmqtt = "x"\nlabels = "kettle"', 12, "is of the wrong type"),
     ],
 )

@@ -25,6 +25,7 @@ from edge_client.config import load_config
 from edge_client.voice.streams import RATES_HZ
 from tests.support.checkout import ROOT, run_module
 from tests.support.edge_process import wait_for
+from tests.support.mqtt_broker import Broker, Reader, needs_broker, starting
 from tests.support.sounds import RATE, melody, write_clips
 from tests.support.taught_device import Device
 
@@ -167,6 +168,30 @@ def test_satellites_at_once_hear_their_own_words_alone(service):
     assert Detection.from_event(second).name == "up"
     assert 9_000 <= Detection.from_event(second).timestamp <= 11_000
     assert NotDetected.is_type(third.type)
+
+
+@needs_broker
+def test_of_a_homes_satellites_the_one_that_heard_the_word_best_answers(service, tmp_path):
+    """Another satellite hears "stop" better and "up" worse."""
+    device = copied(Path(service.removeprefix("unix://")).parent, tmp_path / "device")
+    with starting() as start:
+        broker = start(Broker, tmp_path)
+        reader = start(Reader, broker)
+
+        def hear_too(_client, _data, message):
+            said = json.loads(message.payload or "{}").get("heard", {}) if message.topic == "auricle/home/villa" else {}
+            if said and said["device"] != "other":
+                better = 99.0 if said["label"] == "stop" else -99.0
+                other = said | {"hearing_id": f"o{message.mid}", "device": "other", "ear": "other/", "snr_db": better}
+                reader.client.publish(message.topic, json.dumps({"heard": other}), qos=1)
+
+        reader.client.on_message = hear_too
+        home = f'[mqtt]\nhost = "127.0.0.1"\nport = {broker.port}\n[home]\nname = "villa"\nwindow_s = 3\nears = 1\n'
+        with (device.folder / "edge.toml").open("a") as file:
+            file.write(home)
+        with running(device.folder, "home") as uri:
+            heard = asyncio.run(listen(uri, ("stop", "up"), None))
+    assert [Detection.from_event(event).name for event in heard] == ["up"]
 
 
 async def offered(uri):

@@ -1,0 +1,1 @@
+"""Several devices and inputs of one home hear as one: by messages of an MQTT broker."""

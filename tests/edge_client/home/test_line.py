@@ -1,0 +1,115 @@
+"""Devices of one home with a real broker: one event, at the ear that heard it best; nobody is deaf without it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from edge_client.config.sections import HomeConfig
+from edge_client.events import Event
+from edge_client.home.background import Background
+from edge_client.home.line import HomeLine
+from edge_client.home.sink import HomeSink
+from tests.support.edge_process import wait_for
+from tests.support.mqtt_broker import Broker, Reader, needs_broker, starting
+
+HOME = HomeConfig(name="villa", window_s=0.7)
+
+
+@pytest.fixture
+def start():
+    with starting() as one:
+        yield one
+
+
+class Ear(HomeSink):
+    """The line of a device, and what it was told."""
+
+    def __init__(self, broker, name, home=HOME):
+        self.told = []
+        super().__init__(HomeLine(home, broker.config(), (name * 4, name), "daemon", self.told.append))
+
+    def hears(self, label="doorbell", noise_db=-60.0):
+        for _ in range(4):
+            self.level("", noise_db, 0.5)
+        self.publish(Event(1_700_000_000.0, "detected", label, None, 0.9, -20.0))
+
+
+def known_to_each_other(ears):
+    names = sorted(ear.line._name for ear in ears)
+    wait_for(lambda: all(ear.line.devices == names for ear in ears), what="all devices of the home")
+
+
+@needs_broker
+def test_three_devices_that_hear_a_doorbell_make_one_event(start, tmp_path):
+    broker = start(Broker, tmp_path)
+    reader = start(Reader, broker)
+    ears = [start(Ear, broker, name) for name in ("attic", "hall", "kitchen")]
+    known_to_each_other(ears)
+    for ear, noise_db in zip(ears, (-30.0, -70.0, -50.0), strict=True):
+        ear.hears(noise_db=noise_db)
+    wait_for(lambda: all(ear.told for ear in ears), what="the event at all devices")
+    assert [[one.name for one in ear.told[0].heard] for ear in ears] == [["hall", "kitchen", "attic"]] * 3
+    published = json.loads(reader.next("auricle/home/villa/event").payload)
+    assert (published["event_type"], published["label"], published["first"]) == ("heard", "doorbell", "hall")
+    assert [(one["name"], one["snr_db"]) for one in published["heard_by"]] == [
+        ("hall", 50.0),
+        ("kitchen", 30.0),
+        ("attic", 10.0),
+    ]
+    # Once alone: a second occurrence is the next that is published.
+    ears[0].hears("siren")
+    assert json.loads(reader.next("auricle/home/villa/event").payload)["label"] == "siren"
+    wait_for(lambda: all(len(ear.told) == 2 for ear in ears), what="the second event")
+
+
+@needs_broker
+def test_home_assistant_finds_the_home_and_strangers_messages_do_no_harm(start, tmp_path):
+    broker = start(Broker, tmp_path)
+    reader = start(Reader, broker)
+    ears = [start(Ear, broker, name) for name in ("attic", "hall")]
+    config = json.loads(reader.next("homeassistant/event/auricle_home_villa/heard/config").payload)
+    assert (config["state_topic"], config["event_types"]) == ("auricle/home/villa/event", ["heard"])
+    known_to_each_other(ears)
+    for bad in ("", "[]", '{"over": {"first": "nobody", "device": "x"}}', "[" * 5000, '{"heard": {"label": "x"}}'):
+        reader.client.publish("auricle/home/villa", bad, qos=1)
+    for number in range(200):
+        reader.client.publish(f"auricle/home/villa/device/{number}", "x" * 10_000, qos=1)
+    ears[0].hears()
+    wait_for(lambda: all(ear.told for ear in ears), what="the event")
+    assert len(ears[0].line.devices) <= 64
+    assert max(map(len, ears[0].line.devices)) <= 400
+
+
+@needs_broker
+def test_a_device_that_leaves_or_dies_is_no_longer_of_the_home(start, tmp_path):
+    broker = start(Broker, tmp_path)
+    ears = [start(Ear, broker, name) for name in ("attic", "hall")]
+    known_to_each_other(ears)
+    ears[1].close()
+    wait_for(lambda: ears[0].line.devices == ["attic"], what="the home without hall")
+
+
+@needs_broker
+def test_without_its_broker_each_device_hears_for_itself(start, tmp_path):
+    broker = start(Broker, tmp_path)
+    ears = [start(Ear, broker, name) for name in ("attic", "hall")]
+    known_to_each_other(ears)
+    broker.kill()
+    wait_for(lambda: all(ear.line.trouble() for ear in ears), what="the broker's end")
+    for ear in ears:
+        ear.hears()
+    assert [[one.name for one in ear.told[0].heard] for ear in ears] == [["attic"], ["hall"]]
+
+
+def test_a_background_is_what_is_there_most_of_the_time():
+    quiet, loud = Background(), Background()
+    assert quiet.snr_db(-20.0) == 0.0
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        quiet.push(rng.normal(0, 0.001, 1600).astype(np.float32), 16_000)
+        loud.take(-30.0, 0.1)
+    quiet.push(rng.normal(0, 0.5, 1600).astype(np.float32), 16_000)  # a sound itself hardly counts
+    assert quiet.snr_db(-20.0) == pytest.approx(40.0, abs=0.5)
+    assert loud.snr_db(-20.0) == pytest.approx(10.0, abs=0.1)
+    assert loud.snr_db(float("-inf")) == pytest.approx(-70.0, abs=0.1)
