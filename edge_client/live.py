@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,7 @@ class Moment:
         scores: Averaged score of every label, 0..1.
         thresholds: Averaged score from which each label counts as heard, 0..1.
         heard: Events in this hop, as ``Event.to_json`` has them.
+        guesses: What the sounds of the last ten seconds may be, the likeliest first, and how likely, 0..1.
     """
 
     time: float
@@ -67,6 +69,7 @@ class Moment:
     scores: dict[str, float] = field(default_factory=dict)
     thresholds: dict[str, float] = field(default_factory=dict)
     heard: tuple[dict[str, Any], ...] = ()
+    guesses: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the moment JSON-ready, the spectrum in base64."""
@@ -154,7 +157,13 @@ class LiveFeed:
         self._watchers.append(watcher)
         return True
 
-    def send(self, samples: Floats, standing: Mapping[str, tuple[float, float]], heard: Sequence[Heard]) -> None:
+    def send(
+        self,
+        samples: Floats,
+        standing: Mapping[str, tuple[float, float]],
+        heard: Sequence[Heard],
+        guesses: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         """Send a hop, float32 [samples], to all who watch; ``standing``: averaged score and threshold by label."""
         columns, levels = self._spectrum(samples)
         data = Moment(
@@ -166,6 +175,7 @@ class LiveFeed:
             scores={label: round(score, 4) for label, (score, _) in standing.items()},
             thresholds={label: round(threshold, 4) for label, (_, threshold) in standing.items()},
             heard=tuple(one.event.to_json() for one in heard),
+            guesses={word: round(share, 2) for word, share in guesses.items()},
         ).encode()
         self._watchers = [watcher for watcher in self._watchers if _sent(watcher, data)]
 

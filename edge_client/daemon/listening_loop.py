@@ -17,7 +17,7 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector, Loaded
 from edge_client.detection.observed_rates import tails_here
 from edge_client.detection.sensitivity import StepCounts
-from edge_client.detection.sound_names import Guesser
+from edge_client.detection.sound_names import Guesser, LatelyHeard
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import AudioError
 from edge_client.events.publisher import Publisher
@@ -104,6 +104,7 @@ class ListeningLoop:
         loaded = load()
         self._detector = Detector(loaded, config, input_name=input_name)
         self._lasting = loaded.lasting
+        self._lately = None if loaded.guesser is None else LatelyHeard(loaded.guesser)
         self._over_after_s = config.over_after_s
         self.hearings = StepCounts(config)
         self._pending: Loaded | None = None
@@ -214,7 +215,9 @@ class ListeningLoop:
         for heard in found:
             self._publisher.publish(heard)
         if self._feed is not None and len(samples) and self._feed.watched():
-            self._feed.send(samples, self._detector.standing, found)
+            lately = self._lately
+            guesses = () if lately is None else lately.update(time.monotonic(), self._detector.embedding())
+            self._feed.send(samples, self._detector.standing, found, dict(guesses))
 
     def _follow(self) -> None:
         """Publish which sounds go on, and which are over."""

@@ -274,12 +274,24 @@ class Detector:
         """Return what an unknown sound may be, as of an event."""
         if self._guesser is None:
             return ""
-        features = sound.features
-        if features is None:  # it was too quiet, or nothing that is known needs them
-            self._features.reset()
-            features = self._features(sound.window)
-            self._features.reset()
+        features = self._features_alone(sound.window) if sound.features is None else sound.features
         return ", ".join(self._guesser.guess(features.ravel()))
+
+    def embedding(self) -> Floats | None:
+        """Return the newest window's features, float32 [numbers], also where nothing that is known needs them.
+
+        None where it was too quiet.
+        """
+        if self.level_db < self._config.energy_gate_db:
+            return None
+        return (self._features_alone(self._window) if self.features is None else self.features).ravel()
+
+    def _features_alone(self, window: Floats) -> Floats:
+        """Return features of a window that the stream's others do not go on from."""
+        self._features.reset()
+        found = self._features(window)
+        self._features.reset()
+        return found
 
     def _follow(self, at_s: float) -> None:
         """Note the sounds that are over, and those that went on for a while."""

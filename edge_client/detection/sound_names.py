@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +77,9 @@ class SoundNames:
         return found
 
 
+_read_once = lru_cache(maxsize=1)(SoundNames.read)  # what listens and what asks have the same
+
+
 @dataclass(frozen=True)
 class Guesser:
     """Guesses what a window of a front end is; the rows are read at the first guess."""
@@ -95,7 +98,7 @@ class Guesser:
     def names(self) -> SoundNames | None:
         """The rows; None where there are none of this network, or these are damaged."""
         try:
-            found = SoundNames.read(self.path) if self.path.exists() else None
+            found = _read_once(self.path) if self.path.exists() else None
         except BundleError as error:  # listening matters more than names
             log.warning("%s; no sound is guessed until then", error)
             return None

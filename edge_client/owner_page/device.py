@@ -289,7 +289,8 @@ def answers(teaching: Teaching) -> dict[str, Any]:
     """Return what a list of events shows beside them: what their owner may say of one, and what he said."""
     return {
         "labels": (labels := teaching.known_labels()),
-        "built_in": {*teaching.offered} - {*labels, *teaching.chosen.values()},
+        "guesses": (guesser := teaching.guesser) is not None,
+        "built_in": sorted({*(guesser.known.names if guesser else ())} - {*labels, *teaching.chosen.values()}),
         "said": {event: one for one in changes(teaching)[::-1] for event in one.heard},
         "rejectable": bool(teaching.label_map.reserved),
         "counted": teaching.config.learning.room,

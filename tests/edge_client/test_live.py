@@ -35,8 +35,9 @@ def connected(feed, folder):
 def test_a_watcher_gets_levels_spectrum_scores_and_events(feed, tmp_path):
     assert not feed.watched()
     reader = connected(feed, tmp_path)
-    feed.send(tone(1_000), STANDING, [Heard(EVENT, tone(1_000))])
+    feed.send(tone(1_000), STANDING, [Heard(EVENT, tone(1_000))], {"glass": 0.612, "clink": 0.3})
     moment = reader.read(5)
+    assert list(moment.guesses.items()) == [("glass", 0.61), ("clink", 0.3)]
     assert moment.scores == {"kettle": 0.25}
     assert moment.thresholds == {"kettle": 0.7}
     assert moment.heard == (EVENT.to_json(),)

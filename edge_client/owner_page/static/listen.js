@@ -1,5 +1,5 @@
 // The live page: spectrogram, level, scores, and what was heard.
-import { Meter, bytes, follow, isPlaying, send, sentence } from "./common.js";
+import { Meter, bytes, follow, isPlaying, send, sentence, tell } from "./common.js";
 import { answerable } from "./events.js";
 
 const BANDS = 40;
@@ -133,6 +133,40 @@ function showScores(moment) {
   }
 }
 
+// What the sounds of the last ten seconds may be; one that is built in is listened for at a click.
+const guesses = document.getElementById("guesses");
+const builtIn = new Set(guesses?.dataset.builtIn.split("|"));
+
+function makeGuess(word) {
+  const row = element("li", "", guesses);
+  row.dataset.word = word;
+  element("strong", "", row).textContent = word;
+  element("span", "muted number", row);
+  if (!builtIn.has(word)) return row;
+  const button = element("button", "quiet small", row);
+  button.type = "button";
+  button.textContent = "Listen for it";
+  button.setAttribute("aria-label", `Listen for ${word} from now on`);
+  button.addEventListener("click", async () => {
+    if (!(await tell("sounds/know", { sound: word }, [button], row, told))) return;
+    builtIn.delete(word);
+    button.remove();
+    await refresh();
+  });
+  return row;
+}
+
+function showGuesses(found) {
+  if (paused || !guesses) return;
+  const rows = new Map([...guesses.children].map((row) => [row.dataset.word, row]));
+  rows.forEach((row, word) => word in found || row.contains(document.activeElement) || row.remove());
+  for (const [word, share] of Object.entries(found)) {
+    const row = rows.get(word) ?? makeGuess(word);
+    row.querySelector(".number").textContent = `${Math.round(100 * share)} %`;
+  }
+  document.getElementById("no-guess").hidden = guesses.children.length > 0;
+}
+
 // What was heard. The list is left alone while somebody is at work in it.
 const heard = document.getElementById("heard");
 const told = document.getElementById("told");
@@ -218,6 +252,7 @@ follow(
   (moment) => {
     queue(moment);
     showScores(moment);
+    showGuesses(moment.guesses);
     moment.heard.forEach((event) => refresh(`?kind=${event.kind}&at_ms=${Date.parse(event.time)}`));
   },
   (name, why) => {

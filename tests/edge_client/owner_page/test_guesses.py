@@ -54,6 +54,23 @@ def test_a_guess_stands_beside_the_sound_and_its_form_and_is_listened_for_at_one
     page.locator("h3, h2", has_text=word).first.wait_for()
 
 
+def test_the_last_ten_seconds_have_names_under_the_spectrogram_of_which_one_is_listened_for(page, shelf):
+    page.goto(shelf.ui.url)
+    before = chosen(shelf)
+    found = page.locator("#guesses li").filter(has=page.locator("strong"))
+    found.first.wait_for()
+    assert page.locator("#no-guess").is_hidden()
+    assert found.count() <= 3
+    button = page.locator("#guesses button").first
+    button.wait_for()
+    word = button.locator("..").get_attribute("data-word")
+    assert word not in before
+    button.click()
+    page.locator("#told", has_text=f"{word} is listened for.").wait_for()
+    assert chosen(shelf) == {*before, word}
+    wait_for(lambda: page.locator(f"#guesses [data-word='{word}'] button").count() == 0, what="no button any more")
+
+
 def test_a_guess_is_text_and_what_is_not_built_in_has_no_button(page, shelf):
     database = Database(shelf.state / FILE)
     last = newest(database, Chosen(), 1)[0]
