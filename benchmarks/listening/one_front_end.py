@@ -11,7 +11,7 @@ from benchmarks.listening.measurement import Listened, averaged, listen
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Loaded
 from edge_client.detection.pace import Pace, pace_of
-from edge_client.detection.scores import Scorer, earlier_of, windows_before
+from edge_client.detection.scores import Scorer, windows_before
 from fleet_protocol.numbers.arrays import Bools, Floats
 
 
@@ -35,6 +35,18 @@ class Hops:
         every = np.zeros((len(self.loud), scores.shape[1]), np.float32)
         every[self.loud] = scores
         return averaged(every, self.listened.at_s, self.pace.average_s)
+
+
+def earlier_of(windows: Floats, count: int, states: int) -> Floats:
+    """Return for each window, float32 [..., windows, numbers], those ``count`` windows ago, twice as many, and so on.
+
+    float32 [states, ..., windows, numbers]; NaN where there is none.
+    """
+    found = np.full((states, *windows.shape), np.nan, windows.dtype)
+    for state in range(1, states + 1):
+        if 0 < (ago := state * count) < windows.shape[-2]:
+            found[state - 1, ..., ago:, :] = windows[..., :-ago, :]
+    return found
 
 
 def hear(one: Loaded, parts: Iterable[Floats], config: DetectorConfig) -> Hops:

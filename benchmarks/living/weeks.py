@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.listening.measurement import Heard, Listened, averaged
+from benchmarks.listening.one_front_end import earlier_of
 from benchmarks.living.rooms import Part
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
@@ -17,7 +18,7 @@ from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Loaded
 from edge_client.detection.observed_rates import ObservedRates
 from edge_client.detection.pace import pace_of
-from edge_client.detection.scores import Scorer, earlier_of, windows_before
+from edge_client.detection.scores import Scorer, windows_before
 from edge_client.detection.thresholds import Tail
 from edge_client.storage.database import FILE, Database
 from fleet_protocol.bundle.feature_settings import FeatureSettings

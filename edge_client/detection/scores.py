@@ -38,18 +38,6 @@ def windows_before(hop_s: float) -> int:
     return count if abs(count * hop_s - BEFORE_S) <= _ABOUT_S else 0
 
 
-def earlier_of(windows: Floats, count: int, states: int) -> Floats:
-    """Return for each window, float32 [..., windows, numbers], those ``count`` windows ago, twice as many, and so on.
-
-    float32 [states, ..., windows, numbers]; NaN where there is none.
-    """
-    found = np.full((states, *windows.shape), np.nan, windows.dtype)
-    for state in range(1, states + 1):
-        if 0 < (ago := state * count) < windows.shape[-2]:
-            found[state - 1, ..., ago:, :] = windows[..., :-ago, :]
-    return found
-
-
 class Windows(NamedTuple):
     """What the scores of windows are made of."""
 

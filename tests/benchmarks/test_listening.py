@@ -12,11 +12,13 @@ from benchmarks.command import BenchmarkError
 from benchmarks.listening.dialogue import dialogue, sentences
 from benchmarks.listening.material import RATE_HZ, Half, Word
 from benchmarks.listening.measurement import Heard, Listened, at_most, averaged, hits, rates
+from benchmarks.listening.one_front_end import earlier_of
 from benchmarks.listening.phrases import join
 from edge_client.audio.recordings import encode_wave, loud_stretch, read_recording
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.posterior_handling import PosteriorHandler
 from edge_client.detection.score_table import read_table
+from edge_client.detection.scores import STATES
 from tests.support.checkout import DATA, run_python
 from tests.support.sounds import TONES, melody
 
@@ -51,6 +53,14 @@ def test_what_would_be_heard_at_other_thresholds_is_what_the_detector_hears_wher
         listened = Listened(labels, (), means, at_s, config, 100.0, lasting=frozenset({"no"}))
         assert listened.at(thresholds) == expected
         assert listened.at_each(np.stack([thresholds, np.ones(3, np.float32)], axis=1)) == [expected, []]
+
+
+def test_a_stream_has_for_each_window_those_before_it_that_it_has():
+    windows = np.arange(8, dtype=np.float32).reshape(4, 2)
+    np.testing.assert_array_equal(earlier_of(windows, 2, STATES)[0], [[np.nan] * 2, [np.nan] * 2, [0, 1], [2, 3]])
+    np.testing.assert_array_equal(earlier_of(windows, 1, STATES)[2], [*[[np.nan] * 2] * 3, [0, 1]])
+    assert np.isnan(earlier_of(windows, 2, STATES)[1:]).all()
+    assert np.isnan(earlier_of(windows, 0, STATES)).all()
 
 
 def test_the_dialogue_has_no_taught_word_and_is_as_long_as_asked_and_the_same_each_time():

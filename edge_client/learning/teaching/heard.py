@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -185,19 +186,13 @@ class Embedder:
             return {}
 
         def parts(path: Path) -> Floats:
-            def compute() -> Floats:
-                rng = np.random.default_rng([self._seed, 3, int(clip_key(path), 16)])
-                found = [parts_of(clip, ear.settings.sample_rate_hz) for clip in self._load([path], ear)]
-                varied = [self._variant(part, ear.settings, rng) for part in found if len(part)]
-                if not varied:
-                    return self._none()
-                rows = ear(np.concatenate(varied))[:, 0]  # nobody asks what sound a part of a word is
-                return np.pad(rows, ((0, 0), (0, self._settings.shape[1] - rows.shape[1])))
+            rng = np.random.default_rng([self._seed, 3, int(clip_key(path), 16)])
+            found = [parts_of(clip, ear.settings.sample_rate_hz) for clip in self._load([path], ear)]
+            varied = [self._variant(part, ear.settings, rng) for part in found if len(part)]
+            return self._of_words(np.concatenate(varied)) if varied else self._none()
 
-            return self._cache.get(f"parts-{clip_key(path)}", compute)
-
-        found = {label: [rows for path in taken if len(rows := parts(path))] for label, taken in paths.items()}
-        return {label: np.stack(rows) for label, rows in found.items() if rows}
+        rows = {label: [self._of_clip("parts", path, parts) for path in taken] for label, taken in paths.items()}
+        return {label: np.stack(some) for label, every in rows.items() if (some := [one for one in every if len(one)])}
 
     def _before(self, paths: dict[str, list[Path]]) -> dict[str, Before]:
         """Return ``Embeddings.before`` of labels whose word is long enough for it."""
@@ -206,33 +201,35 @@ class Embedder:
             return {}
 
         def length_s(path: Path) -> Floats:
-            def compute() -> Floats:
-                samples = read_recording(path, rate_hz)
-                whole = slice(*whole_stretch(samples, ear.settings))
-                begin, end = loud_stretch(samples[whole], rate_hz)
-                return np.array([(end - begin) / rate_hz], np.float32)
-
-            return self._cache.get(f"length-{clip_key(path)}", compute)
+            samples = read_recording(path, rate_hz)
+            begin, end = loud_stretch(samples[slice(*whole_stretch(samples, ear.settings))], rate_hz)
+            return np.array([(end - begin) / rate_hz], np.float32)
 
         def rows(path: Path, states: int) -> Floats:
-            def compute() -> Floats:
-                rng = np.random.default_rng([self._seed, 4, int(clip_key(path), 16)])
-                whole = self._load([path], ear, states * BEFORE_S)
-                varied = np.concatenate([self._variant(whole, ear.settings, rng) for _ in range(_VARIANTS)])
-                hop, size = round(BEFORE_S * rate_hz), ear.settings.clip_samples
-                starts = [(states - state) * hop for state in range(1, states + 1)]
-                found = ear(np.concatenate([varied[:, start : start + size] for start in starts]))[:, 0]
-                found = np.pad(found, ((0, 0), (0, self._settings.shape[1] - found.shape[1])))
-                return found.reshape(states, _VARIANTS, -1)
+            rng = np.random.default_rng([self._seed, 4, int(clip_key(path), 16)])
+            whole = self._load([path], ear, states * BEFORE_S)
+            varied = np.concatenate([self._variant(whole, ear.settings, rng) for _ in range(_VARIANTS)])
+            hop, size = round(BEFORE_S * rate_hz), ear.settings.clip_samples
+            starts = [(states - state) * hop for state in range(1, states + 1)]
+            found = self._of_words(np.concatenate([varied[:, start : start + size] for start in starts]))
+            return found.reshape(states, _VARIANTS, -1)
 
-            return self._cache.get(f"before-{states}-{clip_key(path)}", compute)
+        found = {}
+        for label, taken in paths.items():
+            length = float(np.median([self._of_clip("length", path, length_s) for path in taken]))
+            if states := states_before(length):
+                compute = functools.partial(rows, states=states)
+                windows = [self._of_clip(f"before-{states}", path, compute) for path in taken]
+                found[label] = Before(np.concatenate(windows, axis=1), length)
+        return found
 
-        lengths = {label: float(np.median(list(map(length_s, taken)))) for label, taken in paths.items()}
-        return {
-            label: Before(np.concatenate([rows(path, states) for path in paths[label]], axis=1), length)
-            for label, length in lengths.items()
-            if (states := states_before(length))
-        }
+    def _of_clip(self, kind: str, path: Path, compute: Callable[[Path], Floats]) -> Floats:
+        return self._cache.get(f"{kind}-{clip_key(path)}", lambda: compute(path))
+
+    def _of_words(self, clips: Floats) -> Floats:
+        """Return embeddings of clips as words: nobody asks what sound a part of a word is."""
+        rows = self._ears[0](clips)[:, 0]
+        return np.pad(rows, ((0, 0), (0, self._settings.shape[1] - rows.shape[1])))
 
     def _variant(self, clip: Floats, settings: FeatureSettings, rng: np.random.Generator) -> Floats:
         # A word is taught near the microphone and said across the room. Of sounds this was not measured.

@@ -159,59 +159,73 @@ def material_of(
     assert statistics is not None
     words = {label: name for label, name in chosen.items() if name in statistics.known.words}
     wanted = sorted({*kept, *map(label_map.slot_of, [*heard.takes, *words])})
-    sent = ((slot, fleet.centres.get(label_map.class_ids[slot] or "")) for slot in wanted)
-    centred = {slot: centres for slot, centres in sent if centres is not None}
-    recorded = {slot: _recorded(slot, label_map, heard, fleet, drawn=slot not in centred) for slot in wanted}
-    kinds = dict.fromkeys(range(len(label_map.slots)), kind_of((), manifest))
-    for slot, parts in recorded.items():
-        label, known = label_map.names[slot], parts or ([centred[slot]] if slot in centred else [])
-        kinds[slot] = kind_of([heard.takes[label][:, 0]] if label in heard.takes else known, manifest)
-    centred = {
-        slot: centres for slot, centres in centred.items() if _alike(recorded[slot], centres, statistics, kinds[slot])
-    }
-    described = {slot: parts if parts or slot not in centred else [centred[slot]] for slot, parts in recorded.items()}
-    same, other = _words(label_map, described, statistics, kinds, words)
-    sounds = []
-    for slot in wanted:
-        parts = recorded[slot]
-        centres = [part.mean(axis=0) for part in parts]
-        if slot in same:
-            word = same[slot]
-            # Where the word is built in, what others said counts as much as the owner's takes.
-            variants = heard.takes[named].shape[1] if (named := label_map.names[slot]) in heard.takes else 1
-            repeated = variants if statistics.words[word] in statistics.known.words else 1
-            parts = [*parts, np.repeat(statistics.samples[word], repeated, axis=0)]
-            centres = [*centres, statistics.varied.means[word]]
-        elif not described[slot]:
-            continue  # nothing tells of it
-        if not parts:
-            sounds.append(Sound(slot, statistics.means[:0], centred[slot], _UNHEARD, kinds[slot]))
-            continue
-        centres = [centred[slot].mean(axis=0)] if slot in centred else centres
-        sounds.append(Sound(slot, np.concatenate(parts), np.stack(centres), kind=kinds[slot]))
+    labels = [_label(slot, label_map, heard, manifest, fleet) for slot in wanted]
+    same, other = _words(labels, statistics, words)
+    sounds = [sound for one in labels if (sound := _learned(one, same.get(one.slot), heard, statistics)) is not None]
     sounds += _background(label_map, heard, statistics, other)
     own = None
     if heard.takes and (fleet.public_set is not None or fleet.centres):
         own = material_of(label_map, (), heard, manifest, FleetSounds(), chosen)
     halves = _other_halves(sounds, statistics)  # of what the device knows itself
-    sounds += _denied(label_map, described, centred, fleet.denied, manifest, kinds)
-    named_kinds = {name: kinds[slot] for slot, name in enumerate(label_map.names)}
+    sounds += _denied(labels, label_map, fleet.denied, manifest)
+    kinds = dict.fromkeys(label_map.names, kind_of((), manifest)) | {one.name: one.kind for one in labels}
     learned = {sound.slot for sound in sounds}
-    bare = (slot for slot, name in enumerate(label_map.names) if name in chosen and slot not in learned)
-    built_in = _built_in(heard, statistics, named_kinds) | chosen
+    bare = tuple(slot for slot, name in enumerate(label_map.names) if name in chosen and slot not in learned)
+    built_in = _built_in(heard, statistics, kinds) | chosen
+    of_words = {label: name for label, name in built_in.items() if name in statistics.known.words}
+    listening = replace(label_map, off=bare)
     return Material(
-        label_map,
-        replace(label_map, off=tuple(bare)),
-        heard,
-        fleet,
-        statistics,
-        tuple(sounds),
-        named_kinds,
-        built_in,
-        {label: name for label, name in built_in.items() if name in statistics.known.words},
-        own,
-        halves,
+        label_map, listening, heard, fleet, statistics, tuple(sounds), kinds, built_in, of_words, own, halves
     )
+
+
+@dataclass(frozen=True)
+class _Label:
+    """What there is of a label: embeddings of its takes and public recordings, and centres that the fleet sent."""
+
+    slot: int
+    name: str
+    class_id: str
+    kind: str
+    parts: list[Floats]
+    centres: Floats | None  # None where there are none, or recordings sound otherwise
+
+    @property
+    def described(self) -> list[Floats]:
+        """Recordings, else the centres."""
+        return self.parts or ([] if self.centres is None else [self.centres])
+
+
+def _label(slot: int, label_map: LabelMap, heard: Embeddings, manifest: Manifest, fleet: FleetSounds) -> _Label:
+    name, class_id = label_map.names[slot], label_map.class_ids[slot] or ""
+    takes, centres, statistics = heard.takes.get(name), fleet.centres.get(class_id), manifest.embedding_statistics
+    assert statistics is not None
+    parts = [] if takes is None else [takes.reshape(-1, takes.shape[-1])]
+    public = fleet.public(class_id)
+    if not len(public) and not parts and centres is None:
+        public = fleet.public(class_id, synthetic=True)
+    parts += [public] if len(public) else []
+    found = _Label(slot, name, class_id, NEITHER, parts, centres)
+    kind = kind_of(found.described if takes is None else [takes[:, 0]], manifest)
+    if centres is not None and parts:
+        cosine = _direction([centres], statistics, kind) @ _direction(parts, statistics, kind)
+        centres = centres if cosine >= _SAME_NAME else None
+    return replace(found, kind=kind, centres=centres)
+
+
+def _learned(one: _Label, word: int | None, heard: Embeddings, statistics: EmbeddingStatistics) -> Sound | None:
+    """Return what a label's output learns, of the label and of the word of the pretraining that it is, if any."""
+    parts, centres = [*one.parts], [part.mean(axis=0) for part in one.parts]
+    if word is not None:
+        # Where the word is built in, what others said counts as much as the owner's takes.
+        as_much = one.name in heard.takes and statistics.words[word] in statistics.known.words
+        repeated = heard.takes[one.name].shape[1] if as_much else 1
+        parts.append(np.repeat(statistics.samples[word], repeated, axis=0))
+        centres.append(statistics.varied.means[word])
+    if parts:
+        around = np.stack(centres) if one.centres is None else one.centres.mean(axis=0, keepdims=True)
+        return Sound(one.slot, np.concatenate(parts), around, kind=one.kind)
+    return None if one.centres is None else Sound(one.slot, statistics.means[:0], one.centres, _UNHEARD, one.kind)
 
 
 def _built_in(heard: Embeddings, statistics: EmbeddingStatistics, kinds: Mapping[str, str]) -> dict[str, str]:
@@ -262,11 +276,7 @@ def _other_halves(sounds: Sequence[Sound], statistics: EmbeddingStatistics) -> O
 
 
 def _words(
-    label_map: LabelMap,
-    recorded: Mapping[int, list[Floats]],
-    statistics: EmbeddingStatistics,
-    kinds: Mapping[int, str],
-    chosen: Mapping[str, str],
+    labels: Sequence[_Label], statistics: EmbeddingStatistics, chosen: Mapping[str, str]
 ) -> tuple[dict[int, int], tuple[int, ...]]:
     """Return by slot the word of the pretraining that a label is, and the words that are no label's.
 
@@ -274,40 +284,19 @@ def _words(
     """
     directions = statistics.whitened(statistics.means)
     same, sounding = {}, set()
-    for slot, parts in recorded.items():
-        name = chosen.get(label_map.names[slot], label_map.names[slot])
-        named = statistics.words.index(name) if name in statistics.words else None
-        if not parts:
-            nearest, cosine = named, 1.0
-        else:
-            cosines = directions @ _direction(parts, statistics, kinds[slot])
+    for one in labels:
+        name = chosen.get(one.name, one.name)
+        nearest = named = statistics.words.index(name) if name in statistics.words else None
+        cosine = 1.0
+        if one.described:
+            cosines = directions @ _direction(one.described, statistics, one.kind)
             nearest, cosine = int(cosines.argmax()), float(cosines.max())
         if nearest is not None and nearest == named and cosine >= _SAME_NAME:
-            same[slot] = nearest
+            same[one.slot] = nearest
         elif nearest is not None and cosine >= SAME_SOUND:
             sounding.add(nearest)
     taken = {*same.values(), *sounding}
     return same, tuple(word for word in range(len(statistics.words)) if word not in taken)
-
-
-def _alike(parts: list[Floats], centres: Floats, statistics: EmbeddingStatistics, kind: str) -> bool:
-    """Tell whether the fleet's centres are believed: there are no recordings, or they sound as these do."""
-    if not parts:
-        return True
-    cosine = _direction([centres], statistics, kind) @ _direction(parts, statistics, kind)
-    return bool(cosine >= _SAME_NAME)
-
-
-def _recorded(slot: int, label_map: LabelMap, heard: Embeddings, fleet: FleetSounds, *, drawn: bool) -> list[Floats]:
-    """Return embeddings of a label's takes and public recordings; where there are none, of its drawn public rows."""
-    parts, class_id = [], label_map.class_ids[slot]
-    if (name := label_map.names[slot]) in heard.takes:
-        takes = heard.takes[name]
-        parts.append(takes.reshape(-1, takes.shape[-1]))
-    public = fleet.public(class_id)
-    if not len(public) and not parts and drawn:
-        public = fleet.public(class_id, synthetic=True)
-    return [*parts, public] if len(public) else parts
 
 
 def _background(
@@ -343,30 +332,23 @@ def _background(
 
 
 def _denied(
-    label_map: LabelMap,
-    described: Mapping[int, list[Floats]],
-    centred: Mapping[int, Floats],
-    denied: Mapping[str, Floats],
-    manifest: Manifest,
-    kinds: Mapping[int, str],
+    labels: Sequence[_Label], label_map: LabelMap, denied: Mapping[str, Floats], manifest: Manifest
 ) -> list[Sound]:
     """Return sounds of what other owners said is not a label, as far as it contradicts nothing that the device knows.
 
     They are rows and no centres, so that nobody moves the device's thresholds with them.
     """
-    said = {slot: denied[class_id] for slot in described if (class_id := label_map.class_ids[slot] or "") in denied}
-    if not said:
-        return []
-    statistics, known = manifest.embedding_statistics, {}
+    said, statistics, known = [one for one in labels if one.class_id in denied], manifest.embedding_statistics, {}
     assert statistics is not None
-    for slot, parts in described.items():
-        found = [one for one in (parts, [centred[slot]] if slot in centred else []) if one]
-        known[slot] = np.array([_direction(one, statistics, kinds[slot]) for one in found]).reshape(len(found), -1)
+    for one in labels if said else ():
+        found = [part for part in (one.parts, [] if one.centres is None else [one.centres]) if part]
+        known[one.slot] = np.array([_direction(part, statistics, one.kind) for part in found]).reshape(len(found), -1)
     *_, other_slot, _ = label_map.background
     rng, sounds = np.random.default_rng(0), []
-    for slot, negatives in said.items():
-        others = [found for another, found in known.items() if another != slot and len(found)]
-        held = believed(statistics.whitened(negatives), [known[slot]], others)
+    for one in said:
+        negatives = denied[one.class_id]
+        others = [found for another, found in known.items() if another != one.slot and len(found)]
+        held = believed(statistics.whitened(negatives), [known[one.slot]], others)
         for mean in negatives[held]:
             rows = statistics.varied.draw(mean, _DENIED_ROWS, rng)
             share = min(_DENIED, _ALL_DENIED / held.sum())

@@ -117,15 +117,14 @@ class Trial:
             one.earlier[:] = every[rng.integers(len(every), size=one.earlier.shape[:2])]
         return found
 
-    def _is_heard(self, slot: int, windows: _Windows) -> Doubles:
-        """Return whether each window is heard as a label, 0 or 1."""
+    def _share(self, slot: int, windows: _Windows) -> float:
+        """Return which share of windows is heard as a label."""
+        if not len(windows.rows):
+            return 0.0
         scores = self.scorer(windows.rows[:, None], windows.earlier[:, :, None])
         limits = [self.tails[name].threshold(self.promised) for name in self._labels.names]
         best, reached = reaches(scores, np.array(limits, np.float32)[:, None], np.zeros(len(limits), np.bool_))
-        return np.asarray((best == slot) & reached[:, 0], np.float64)
-
-    def _share(self, slot: int, windows: _Windows) -> float:
-        return float(self._is_heard(slot, windows).mean()) if len(windows.rows) else 0.0
+        return float(((best == slot) & reached[:, 0]).mean())
 
     def _near(self, rows: Floats, others: Floats) -> Doubles:
         """Return the whitened cosines of a class's mean and others, float32 [others, numbers]."""

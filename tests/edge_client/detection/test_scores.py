@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge_client.detection.scores import STATES, Scorer, earlier_of, windows_before
+from edge_client.detection.scores import STATES, Scorer, windows_before
 from edge_client.detection.thresholds import logits
 from edge_client.learning.teaching.heard import states_before
 from edge_client.learning.teaching.prototypes import directions_before, prototype
@@ -134,8 +134,3 @@ def test_of_a_long_word_the_windows_before_count_too(model, length_s, share):
 def test_the_window_of_half_a_second_ago_is_found_at_every_pace_that_has_one():
     paces = {0.05: 10, 0.1: 5, 0.25: 2, 0.256: 2, 0.5: 1, 0.3: 0, 0.35: 0, 1.0: 0}
     assert {hop_s: windows_before(hop_s) for hop_s in paces} == paces
-    windows = np.arange(8, dtype=np.float32).reshape(4, 2)
-    np.testing.assert_array_equal(earlier_of(windows, 2, STATES)[0], [[np.nan] * 2, [np.nan] * 2, [0, 1], [2, 3]])
-    np.testing.assert_array_equal(earlier_of(windows, 1, STATES)[2], [*[[np.nan] * 2] * 3, [0, 1]])
-    assert np.isnan(earlier_of(windows, 2, STATES)[1:]).all()
-    assert np.isnan(earlier_of(windows, 0, STATES)).all()
