@@ -118,7 +118,7 @@ def threshold(talk: Listened, label: str, rate: float) -> float:
         scores = np.sort(talk.scores[:, talk.labels.index(label)])[::-1]
         ranks = np.unique((len(scores) * 0.005 * 10 ** -np.arange(0, 5, 0.03)).astype(int))[::-1]
         among = (*map(float, scores[ranks]), float(np.nextafter(scores[0], np.float32(np.inf))))
-    heard = talk.at_each(np.array([among], np.float32))
+    heard = talk.at_thresholds if among is THRESHOLDS else talk.at_each(np.array([among], np.float32))
     return next((at for at, events in zip(among, heard, strict=True) if _alarms(events, label) <= allowed), math.inf)
 
 

@@ -23,7 +23,7 @@ from benchmarks.command import BenchmarkError, Command, add_knows, data_folder, 
 from benchmarks.listening.dialogue import dialogue
 from benchmarks.listening.front_ends import taught_device
 from benchmarks.listening.material import RATE_HZ, WORD_DB, Half, by_speaker, recordings_in
-from benchmarks.listening.measurement import AT_EACH, THRESHOLDS, Heard, Listened, listen
+from benchmarks.listening.measurement import THRESHOLDS, Heard, Listened, listen
 from edge_client.audio.recordings import read_recording
 from edge_client.daemon.listening_loop import load_listening
 from fleet_protocol.bundle.ready_bundles import find_bundle
@@ -136,7 +136,7 @@ def measure(name: str, household: Household, chosen: argparse.Namespace) -> list
 
 def once_an_hour(found: Listened, sounds: Sequence[Sound]) -> Floats:
     """Return each label's lowest threshold at which it makes at most one false accept an hour, float32 [labels]."""
-    chosen, heard = np.ones(len(found.labels), np.float32), found.at_each(AT_EACH)
+    chosen, heard = np.ones(len(found.labels), np.float32), found.at_thresholds
     for number, label in enumerate(found.labels):
         own = [sound for sound in sounds if sound.label == label]
         for value, events in zip(reversed(THRESHOLDS), reversed(heard), strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,10 @@ def averaged(scores: Floats, at_s: Times, average_s: float) -> Floats:
     return means
 
 
+# Thresholds whose logits are a quarter apart, so that they are dense where scores are: near 1.
+THRESHOLDS = tuple(round(float(1 / (1 + np.exp(-logit))), 6) for logit in np.arange(-1.0, 12.01, 0.25))
+
+
 @dataclass(frozen=True)
 class Listened:
     """What a detector made of a stream."""
@@ -89,6 +94,11 @@ class Listened:
     def at(self, thresholds: Floats | float) -> list[Heard]:
         """Decide again on the same scores, at thresholds of the labels, float32 [labels], or one of all."""
         return self.at_each(np.array(thresholds, np.float32).reshape(-1, 1))[0]
+
+    @cached_property
+    def at_thresholds(self) -> list[list[Heard]]:
+        """What would be heard at each of :data:`THRESHOLDS`, the same for all labels."""
+        return self.at_each(np.array([THRESHOLDS], np.float32))
 
     def at_each(self, columns: Floats) -> list[list[Heard]]:
         """Decide again, as the detector does, at thresholds in columns, float32 [labels or 1, columns]."""
@@ -142,9 +152,6 @@ def in_parts(samples: Floats, seconds: float = 600.0) -> Sequence[Floats]:
     return [samples[start : start + size] for start in range(0, len(samples), size)]
 
 
-# Thresholds whose logits are a quarter apart, so that they are dense where scores are: near 1.
-THRESHOLDS = tuple(round(float(1 / (1 + np.exp(-logit))), 6) for logit in np.arange(-1.0, 12.01, 0.25))
-AT_EACH = np.array([THRESHOLDS], np.float32)
 PROMISES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 # Rates of false accepts at which false rejects are compared.
 RATES = (10.0, 2.0)
@@ -167,7 +174,7 @@ def at_most(points: Iterable[Mapping[str, Any]], rate: float) -> float:
 
 def figures(snr_db: float, listened: Listened, stream: Stream, tails: Mapping[str, Tail]) -> dict[str, Any]:
     """Return a stream's figures: at the detector's own thresholds, and at others, the same for all labels."""
-    points = [rates(stream.words, heard, listened.seconds) for heard in listened.at_each(AT_EACH)]
+    points = [rates(stream.words, heard, listened.seconds) for heard in listened.at_thresholds]
     return {
         "snr_db": snr_db,
         "minutes": round(listened.seconds / 60, 1),

@@ -27,7 +27,7 @@ from benchmarks.listening.material import (
     make_stream,
     recordings_in,
 )
-from benchmarks.listening.measurement import AT_EACH, THRESHOLDS, Heard, Listened, hits, in_parts, listen
+from benchmarks.listening.measurement import THRESHOLDS, Heard, Listened, hits, in_parts, listen
 from benchmarks.listening.one_front_end import listen_for_all
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Loaded
@@ -146,7 +146,7 @@ def measure(
 def beside(talk: Listened, listened: Listened, words: Sequence[Word]) -> dict[str, float]:
     """Return what is missed of an owner's words, %, at thresholds at which talk makes so many false accepts an hour."""
     hours, found = talk.seconds / 3600, {}
-    alarms_at = [len(heard) for heard in talk.at_each(AT_EACH)]
+    alarms_at = [len(heard) for heard in talk.at_thresholds]
     for rate in TALK_RATES:
         allowed = rate * hours + 1e-9
         at = next((at for at, alarms in zip(THRESHOLDS, alarms_at, strict=True) if alarms <= allowed), None)
@@ -166,7 +166,7 @@ def stream_of(
 
 def figures(listened: Listened, own: Sequence[Heard], words: Sequence[Word]) -> dict[str, Any]:
     """Return misses in % at rates of false accepts; and at a device's own thresholds, at which it heard ``own``."""
-    points = [_counted(heard, words, listened.seconds) for heard in listened.at_each(AT_EACH)]
+    points = [_counted(heard, words, listened.seconds) for heard in listened.at_thresholds]
     found: dict[str, Any] = {
         who: {
             f"{rate:g}": min((point[who] for point in points if point["accepts"] <= rate), default=100.0)

@@ -23,9 +23,9 @@ def reaches(scores: Floats, columns: Floats, silent: Bools) -> tuple[Ints, Bools
 
     ``columns``: thresholds, float32 [labels, columns]; ``silent``: labels that are not heard now, bool [labels].
     """
-    best = np.where(silent, -1.0, scores).argmax(axis=-1)
-    score = np.take_along_axis(scores, best[..., None], axis=-1)
-    return best, (score >= columns[best]) & ~silent[best][..., None]
+    masked = np.where(silent, -1.0, scores)
+    best = masked.argmax(axis=-1)
+    return best, (masked.max(axis=-1)[..., None] >= columns[best]) & ~silent[best][..., None]
 
 
 class Decisions:
@@ -86,23 +86,24 @@ class Decisions:
     def decide(self, averaged: Floats, at_s: float) -> tuple[int, Bools]:
         """Take averaged scores, float32 [labels]; return the label that may be heard, and in which columns it is."""
         below = averaged[:, None] < self._release * self.columns
-        self._present_at[~below] = at_s
+        np.copyto(self._present_at, at_s, where=~below)
         over = below & (at_s - self._present_at >= self._pause_s - ROUNDING_S)
         now_over = np.flatnonzero(over[:, 0] & self._lasts & ~self._armed[:, 0])
         self.ended = tuple((int(slot), float(self._present_at[slot, 0])) for slot in now_over)
         self._armed |= over
         if not len(averaged):
             return 0, np.zeros(self.columns.shape[1], np.bool_)
-        heard = (~self._armed[:, 0] | (averaged >= self.columns[:, 0])) & ~self.off
-        waiting = [slot for slot, others in self._waits.items() if heard[others].any()]
-        silent = self.off.copy()
-        silent[waiting] = True
+        silent = self.off
+        if self._waits:
+            heard = (~self._armed[:, 0] | (averaged >= self.columns[:, 0])) & ~self.off
+            silent = self.off.copy()
+            silent[[slot for slot, others in self._waits.items() if heard[others].any()]] = True
         found, reached = reaches(averaged, self.columns, silent)
         best = int(found)
         rested = at_s - self._heard_at[best] >= self._refractory_s - ROUNDING_S
         now: Bools = reached & self._armed[best] & rested
-        self._armed[best, now] = False
-        self._heard_at[best, now] = at_s
+        self._armed[best] &= ~now
+        np.copyto(self._heard_at[best], at_s, where=now)
         return best, now
 
 
