@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 
 # A taught clip; an unknown sound, behind its number, time and score.
 _OWN_NAME = re.compile(r"([0-9a-f]{16})\.wav|\d{8,}-\d{13,}-\d{4}-([0-9a-f]{8})\.wav")
+_SPEAKER = re.compile(r"(?:^|_)([0-9a-f]{8})_nohash_")
 SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".caf"})
 FORMATS = ".wav, .flac, .ogg, .opus, .mp3, .aiff or .caf"
 # What is read of a longer file at once, so that one long recording cannot fill a small board's memory, in seconds.
@@ -159,6 +160,15 @@ def speaker_of(path: Path) -> str:
     """Return who speaks: the name's part before ``_nohash_``, else before the first ``_``, else the whole stem."""
     stem = path.stem
     return (stem.partition("_nohash_") if "_nohash_" in stem else stem.partition("_"))[0]
+
+
+def word_and_speaker(path: Path) -> tuple[str, str]:
+    """Return the word before the speaker in a name of Speech Commands, ``bed_<speaker>_nohash_<n>``, if any; and who.
+
+    Other names are those of :func:`speaker_of`.
+    """
+    spoken = _SPEAKER.search(path.name)
+    return ("", speaker_of(path)) if spoken is None else (path.name[: spoken.start()], spoken[1])
 
 
 def read_clip(path: Path, settings: FeatureSettings, before: int = 0) -> Floats:

@@ -20,7 +20,8 @@ from edge_client.detection.sound_names import Guesser
 from edge_client.errors import DamagedError, StateError
 from edge_client.events import Asked
 from edge_client.logs import RateLimitedLog
-from edge_client.questions.store import DAY_S, NO, WAS, WEEK_S, YES, Book, Candidate, Question, QuestionStore, sound_of
+from edge_client.questions.store import NO, WAS, WEEK_S, YES, Book, Candidate, Question, QuestionStore, sound_of
+from edge_client.storage.ages import DAY_S
 from edge_client.storage.checked_files import read_checked
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import is_clip

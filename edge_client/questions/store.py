@@ -16,11 +16,11 @@ import numpy as np
 
 from edge_client.audio.recordings import content_name, encode_wave
 from edge_client.errors import ClipError
+from edge_client.storage.ages import DAY_S
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.ground.atomic_files import leftovers, remove_durably, write_durably
 from fleet_protocol.numbers.arrays import Floats
 
-DAY_S = 86_400.0
 WEEK_S = 7 * DAY_S
 YES, NO, WAS = "yes", "no", "was"
 SAYINGS = (YES, NO, WAS)

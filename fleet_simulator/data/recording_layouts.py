@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from edge_client.audio.recordings import FORMATS, SUFFIXES, duration_s, speaker_of
+from edge_client.audio.recordings import FORMATS, SUFFIXES, duration_s, word_and_speaker
 from edge_client.errors import RecordingError
 from fleet_simulator.errors import CorpusError
 
@@ -24,7 +24,6 @@ _URBAN_SOUNDS = (
     "siren",
     "street_music",
 )
-_SPEAKER = re.compile(r"(?:^|_)([0-9a-f]{8})_nohash_")
 BACKGROUNDS = ("_background_noise_", "_silence_")
 NOBODY = ""
 
@@ -63,13 +62,12 @@ def own_recordings(folder: Path) -> list[Entry]:
 def _by_label(folder: Path) -> list[Entry]:
     entries = []
     for path in recordings(folder, "*/*"):
-        label, spoken = path.parent.name, _SPEAKER.search(path.name)
+        label = path.parent.name
         if label in BACKGROUNDS:
             entries += [Entry(path, label, NOBODY, second=second) for second in _seconds(path)]
-        elif spoken:
-            entries.append(Entry(path, label, spoken[1], path.name[: spoken.start()]))
         else:
-            entries.append(Entry(path, label, speaker_of(path)))
+            word, speaker = word_and_speaker(path)
+            entries.append(Entry(path, label, speaker, word))
     return entries
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.audio.recordings import FORMATS, SUFFIXES, loudest_stretch, read_recording, speaker_of
+from edge_client.audio.recordings import FORMATS, SUFFIXES, loudest_stretch, read_recording, word_and_speaker
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.bundle.feature_settings import FeatureSettings, LogMelSettings, preset
 from fleet_protocol.numbers.arrays import Array, Floats
@@ -32,7 +31,6 @@ NOBODY = ""
 SETTINGS = cast(LogMelSettings, preset("log_mel"))
 """The log-mel front end before the network; that of the pictures."""
 _NOISES = ("_background_noise_", "_silence_", NOISE)
-_SPEAKER = re.compile(r"(?:^|_)([0-9a-f]{8})_nohash_")
 
 
 @dataclass(frozen=True)
@@ -182,13 +180,12 @@ def list_recordings(folder: Path) -> list[tuple[Path, str, str]]:
     for path in sorted(folder.glob("*/*")):
         if path.suffix.lower() not in SUFFIXES or any(part.startswith(".") for part in path.parts[-2:]):
             continue
-        label, spoken = path.parent.name, _SPEAKER.search(path.name)
+        label = path.parent.name
         if label in _NOISES:
             found.append((path, NOISE, NOBODY))
-        elif spoken:  # a word may stand before the speaker: _unknown_/bed_<speaker>_nohash_<n>.flac
-            found.append((path, path.name[: spoken.start()] or label, spoken[1]))
-        else:
-            found.append((path, label, speaker_of(path)))
+        else:  # a word may stand before the speaker: _unknown_/bed_<speaker>_nohash_<n>.flac
+            word, speaker = word_and_speaker(path)
+            found.append((path, word or label, speaker))
     if not found:
         raise CorpusError(f"{folder} holds no recordings as <label>/*{FORMATS}")
     return found

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from edge_client.questions.asking import error_rate, is_chosen, novelty, openness
-from edge_client.questions.store import DAY_S, NO, WEEK_S, Book, Candidate, Question
+from edge_client.questions.store import NO, WEEK_S, Book, Candidate, Question
+from edge_client.storage.ages import DAY_S
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.ready_bundles import find_bundle
 

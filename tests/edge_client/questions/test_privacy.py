@@ -9,7 +9,8 @@ from edge_client.detection.doubts import Doubt
 from edge_client.owner import Teaching
 from edge_client.questions.answers import answer, store_of
 from edge_client.questions.asking import Asker
-from edge_client.questions.store import DAY_S, Book, Candidate, Question, QuestionStore
+from edge_client.questions.store import Book, Candidate, Question, QuestionStore
+from edge_client.storage.ages import DAY_S
 from fleet_protocol.bundle.bundle_file import read_bundle
 from tests.support.asked_device import ask, sound, taught
 from tests.support.checkout import ROOT
