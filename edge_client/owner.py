@@ -17,7 +17,9 @@ from edge_client.detection.sound_names import Guesser
 from edge_client.errors import ClipError
 from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
 from edge_client.storage.class_offers import Offer
+from edge_client.storage.database import FILE, Database
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.owner_acts import OwnerActs
 from edge_client.storage.pauses import Pauses
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.bundle.bundle_file import Manifest, read_bundle
@@ -42,7 +44,6 @@ class Teaching:
     config: Config
     manifest: Manifest
     store: ClipStore
-    state: DeviceState
 
     @classmethod
     def open(cls, config_path: Path) -> Teaching:
@@ -50,7 +51,22 @@ class Teaching:
         config = load_config(config_path)
         manifest = read_bundle(config.bundle).manifest
         store = ClipStore(config.clips_folder, config.clips, manifest.feature_settings.sample_rate_hz)
-        return cls(config, manifest, store, DeviceState(config.device.state))
+        return cls(config, manifest, store)
+
+    @cached_property
+    def state(self) -> DeviceState:
+        """All of the state folder."""
+        return DeviceState(self.config.device.state)
+
+    @cached_property
+    def database(self) -> Database:
+        """The database of the state folder."""
+        return Database(self.config.device.state / FILE)
+
+    @cached_property
+    def acts(self) -> OwnerActs:
+        """What its owner did lately, and can undo."""
+        return OwnerActs(self.database)
 
     @property
     def settings(self) -> FeatureSettings:
@@ -164,7 +180,7 @@ class Teaching:
     @cached_property
     def pauses(self) -> Pauses:
         """When the device does not listen."""
-        return Pauses(self.state.database, self.config.hours)
+        return Pauses(self.database, self.config.hours)
 
     def record(self, label: str, count: int, seconds: float | None, display: Display, cues: Cues | None = None) -> None:
         """Record ``count`` good takes of a sound from the device's microphone, which the daemon lends, into the store.
@@ -200,7 +216,7 @@ class Teaching:
         ):
             recorder = Recorder(source, settings, display, cues)
             store.add_background(recorder.hear_room(), rate, settings.clip_s)
-            takes = Takes(store, self.state.acts, label, rate)
+            takes = Takes(store, self.acts, label, rate)
             recorder.record(count, seconds, takes.keep, takes.discard)
 
     def after(self, *, terminal: bool = True) -> str:

@@ -144,7 +144,7 @@ def _choose(
     thresholds = {name: value for name, value in contents.thresholds.items() if name in labels and name not in own}
     if stored or known or thresholds:
         before = dict.fromkeys(known), dict.fromkeys(thresholds)
-        teaching.state.acts.add(Act("imported", moves=tuple(stored), known=before[0], thresholds=before[1]))
+        teaching.acts.add(Act("imported", moves=tuple(stored), known=before[0], thresholds=before[1]))
     for label, sound in known.items():
         choose_known(teaching.store.folder, label, sound)
     for label, threshold in thresholds.items():
