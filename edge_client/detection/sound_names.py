@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 FILE = FRONT_ENDS / "sounds_names.safetensors"
 """The rows that ship."""
-LIKELY = 0.3
+LIKELY = 0.4
 """Share of the likeliest word below which there is no guess; docs/models/sounds.md says how it was chosen."""
 _ALSO = 0.1  # Share of the other words that are told with it
 MOST = 3
