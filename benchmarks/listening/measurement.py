@@ -62,7 +62,7 @@ Times = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def averaged(scores: Floats, at_s: Times, average_s: float) -> Floats:
-    """Return what a PosteriorHandler averages over a time, of scores of each window alone, float32 [hops, labels]."""
+    """Return what a detector averages over a time, of scores of each window alone, float32 [hops, labels]."""
     first = np.searchsorted(at_s, at_s - average_s + ROUNDING_S)
     first = np.minimum(first, np.arange(len(at_s)))
     sums = np.concatenate([np.zeros((1, scores.shape[1])), np.cumsum(scores, axis=0, dtype=np.float64)])

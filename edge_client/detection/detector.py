@@ -14,7 +14,7 @@ from edge_client.audio.level import FLOOR_DB, rms_dbfs
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.doubts import Doubt, Doubts
 from edge_client.detection.pace import pace_of
-from edge_client.detection.posterior_handling import PosteriorHandler
+from edge_client.detection.posterior_handling import Decisions
 from edge_client.detection.scores import STATES, Scorer, windows_before
 from edge_client.detection.sound_names import Guesser
 from edge_client.detection.thresholds import Tail, threshold_of
@@ -104,7 +104,7 @@ class Detector:
         self._interrupted: set[int] = set()  # slots of those that were said to be over since the stream stands still
         self._followed: list[Event] = []
         self._label_map = LabelMap(1)
-        self._decisions = PosteriorHandler(np.zeros(0, np.float32), 0.0, (), config)
+        self._decisions = Decisions(np.zeros((0, 1), np.float32), (), config)
         self.adopt(loaded)
 
     def adopt(self, loaded: Loaded) -> None:
@@ -120,14 +120,9 @@ class Detector:
         self._look, self._guesser = loaded.look, loaded.guesser
         self._label_map = label_map
         self._scorer = Scorer(model, label_map, loaded.prototypes, loaded.built_in)
-        self._decisions = PosteriorHandler(
-            self._thresholds(loaded.tails, loaded.thresholds),
-            self._pace.average_s,
-            label_map.names,
-            self._config,
-            loaded.lasting,
-            loaded.off,
-        )
+        columns, average_s = self._thresholds(loaded.tails, loaded.thresholds)[:, None], self._pace.average_s
+        labels = label_map.names
+        self._decisions = Decisions(columns, labels, self._config, loaded.lasting, loaded.off, average_s=average_s)
         on = {name: slot for slot, name in enumerate(label_map.names) if name not in loaded.off}
         slots = {old: on[name] for old, name in enumerate(former_names) if name in on}
         self._decisions.go_on(former, slots)
@@ -156,7 +151,7 @@ class Detector:
     def standing(self) -> dict[str, tuple[float, float]]:
         """The newest averaged score of every label that is on, and the threshold from which it counts as heard."""
         names, decisions = self._label_map.names, self._decisions
-        pairs = zip(decisions.averaged.tolist(), decisions.thresholds.tolist(), strict=True)
+        pairs = zip(decisions.averaged.tolist(), decisions.columns[:, 0].tolist(), strict=True)
         both = {name: pair for name, pair, off in zip(names, pairs, decisions.off, strict=True) if not off}
         return {label: both[label] for label in self.labels if label in both}
 
@@ -249,7 +244,7 @@ class Detector:
                 now,
                 self._label_map.names[top],
                 float(averaged[top]),
-                float(self._decisions.thresholds[top]),
+                float(self._decisions.columns[top, 0]),
                 self.features,
                 self._window,
                 detected=slot is not None,

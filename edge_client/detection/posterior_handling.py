@@ -35,6 +35,7 @@ class Decisions:
 
     Attributes:
         columns: float32 [labels, columns], averaged score from which a label counts as heard.
+        averaged: float32 [labels], the newest averaged scores.
         off: bool [labels], those that are not listened for.
         ended: Labels that last and are over since the newest scores, with the time until which they were heard, s.
     """
@@ -46,6 +47,8 @@ class Decisions:
         config: DetectorConfig,
         lasting: Container[str] = (),
         off: Container[str] = (),
+        *,
+        average_s: float = 0.0,
         release: float = RELEASE,
     ) -> None:
         """Begin with nothing heard.
@@ -56,9 +59,12 @@ class Decisions:
             config: How long a label is not heard again, which ones wait for which others, and when a sound is over.
             lasting: Those whose sounds have a begin and an end: of these, a short pause is a part of the sound.
             off: Those that are not listened for: they are not heard, keep no other from being so, and none waits.
+            average_s: Seconds over which :meth:`update` averages scores; 0: the newest alone counts.
             release: Share of its threshold below which a label is armed again.
         """
         self.columns = columns
+        self.averaged: Floats = np.zeros(len(columns), np.float32)
+        self._average_s, self._scores = average_s, deque[tuple[float, Floats]]()
         self.ended: tuple[tuple[int, float], ...] = ()
         self._refractory_s, self._release = config.refractory_s, release
         self._lasts = np.array([label in lasting for label in labels], np.bool_)
@@ -106,35 +112,11 @@ class Decisions:
         np.copyto(self._heard_at[best], at_s, where=now)
         return best, now
 
-
-class PosteriorHandler(Decisions):
-    """Averages scores over time and decides; time is the stream's, in seconds."""
-
-    def __init__(
-        self,
-        thresholds: Floats,
-        average_s: float,
-        labels: Sequence[str],
-        config: DetectorConfig,
-        lasting: Container[str] = (),
-        off: Container[str] = (),
-    ) -> None:
-        """Begin with nothing heard.
-
-        ``thresholds``: float32 [labels], averaged scores; ``average_s``: over so many seconds, 0: the newest alone
-        counts; all else as of :class:`Decisions`.
-        """
-        super().__init__(thresholds[:, None], labels, config, lasting, off)
-        self.averaged: Floats = np.zeros(len(thresholds), np.float32)  # the newest averaged scores, float32 [labels]
-        self.thresholds = thresholds
-        self._average_s = average_s
-        self._scores: deque[tuple[float, Floats]] = deque()
-
     def update(self, scores: Floats, at_s: float) -> int | None:
-        """Take the scores of one window, float32 [labels]; return the label that is heard now, if any."""
+        """Take the scores of one window, float32 [labels]; return the label that is heard now in the first column."""
         self._scores.append((at_s, scores))
         while self._scores[0][0] < at_s - self._average_s + ROUNDING_S and len(self._scores) > 1:
             self._scores.popleft()
         self.averaged = np.mean([row for _, row in self._scores], axis=0, dtype=np.float32)
         best, heard = self.decide(self.averaged, at_s)
-        return best if heard.any() else None
+        return best if heard[0] else None

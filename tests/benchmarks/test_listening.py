@@ -16,7 +16,7 @@ from benchmarks.listening.one_front_end import earlier_of
 from benchmarks.listening.phrases import join
 from edge_client.audio.recordings import encode_wave, loud_stretch, read_recording
 from edge_client.config.sections import DetectorConfig
-from edge_client.detection.posterior_handling import PosteriorHandler
+from edge_client.detection.posterior_handling import Decisions
 from edge_client.detection.score_table import read_table
 from edge_client.detection.scores import STATES
 from tests.support.checkout import DATA, run_python
@@ -45,7 +45,7 @@ def test_what_would_be_heard_at_other_thresholds_is_what_the_detector_hears_wher
     thresholds = np.array([0.4, 0.5, 0.6], np.float32)
     labels, config = ("yes", "no", "up"), DetectorConfig(refractory_s=1.0, over_after_s=1.0, waits={"up": ["yes"]})
     for average_s in (0.0, 0.25, 0.5):
-        handler = PosteriorHandler(thresholds, average_s, labels, config, ["no"])
+        handler = Decisions(thresholds[:, None], labels, config, ["no"], average_s=average_s)
         slots = [(time, handler.update(row, time)) for row, time in zip(scores, at_s.tolist(), strict=True)]
         expected = [Heard(time, labels[slot]) for time, slot in slots if slot is not None]
         assert len(expected) > 20

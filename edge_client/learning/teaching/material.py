@@ -11,7 +11,7 @@ knows it, and not by the room of its few takes in the other one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -65,22 +65,6 @@ class Sound:
 
 
 @dataclass(frozen=True)
-class OtherHalves:
-    """First halves of sounds, float32 [rows, split], and second halves of words, float32 [rows, numbers - split]."""
-
-    of_sounds: Floats
-    of_words: Floats
-
-    def exchange(self, rows: Floats, kinds: NDArray[np.str_], rng: np.random.Generator) -> Floats:
-        """Give rows, float32 [rows, numbers], of words and of sounds another half; they are overwritten."""
-        split = self.of_sounds.shape[1]
-        for kind, pool, part in ((SOUND, self.of_sounds, slice(split)), (WORD, self.of_words, slice(split, None))):
-            chosen = np.flatnonzero(kinds == kind)
-            rows[chosen, part] = pool[rng.integers(len(pool), size=len(chosen))]
-        return rows
-
-
-@dataclass(frozen=True)
 class Material:
     """All sounds, of which an output may have several, and what is known of the labels."""
 
@@ -94,7 +78,8 @@ class Material:
     built_in: Mapping[str, str]  # by label, which built-in sound it is, as chosen, or as its takes are
     built_in_words: Mapping[str, str]  # those of them that are words
     own: Material | None = None  # of the device's own takes alone; None where there is nothing else, or no take
-    halves: OtherHalves | None = None  # of an embedding with the numbers of two networks
+    # Of an embedding with the numbers of two networks, by kind: the part that is the other kind's, and what rows get.
+    halves: Mapping[str, tuple[slice, Floats]] = field(default_factory=dict)
 
     @property
     def slots(self) -> frozenset[int]:
@@ -140,7 +125,11 @@ class Material:
         return np.asarray(centres + rng.standard_normal(centres.shape) @ self._scatter, np.float32)
 
     def _exchanged(self, rows: Floats, kinds: NDArray[np.str_], rng: np.random.Generator) -> Floats:
-        return rows if self.halves is None else self.halves.exchange(rows, kinds, rng)
+        """Give rows, float32 [rows, numbers], of words and of sounds another half; they are overwritten."""
+        for kind, (part, pool) in self.halves.items():
+            chosen = np.flatnonzero(kinds == kind)
+            rows[chosen, part] = pool[rng.integers(len(pool), size=len(chosen))]
+        return rows
 
 
 def material_of(
@@ -261,18 +250,18 @@ def _direction(parts: Sequence[Floats], statistics: EmbeddingStatistics, kind: s
     return np.asarray(statistics.whitened(mean)[0])
 
 
-def _other_halves(sounds: Sequence[Sound], statistics: EmbeddingStatistics) -> OtherHalves | None:
+def _other_halves(sounds: Sequence[Sound], statistics: EmbeddingStatistics) -> dict[str, tuple[slice, Floats]]:
     """Return the halves that rows get: of the device's own sounds and words, and of those that it does not know."""
     if not isinstance(statistics, JointStatistics):
-        return None
-
-    def pool(kind: str, part: slice, unknown: Floats) -> Floats:
+        return {}
+    first, second = slice(statistics.split), slice(statistics.split, None)
+    found = {}
+    for kind, part, unknown in ((SOUND, first, statistics.beyond_words), (WORD, second, statistics.talk)):
         own = [sound.rows[:, part] for sound in sounds if sound.kind == kind and len(sound.rows)]
         known = np.concatenate(own or [unknown])
-        return np.concatenate([rows[np.linspace(0, len(rows) - 1, _HALVES).astype(int)] for rows in (unknown, known)])
-
-    first, second = slice(statistics.split), slice(statistics.split, None)
-    return OtherHalves(pool(SOUND, first, statistics.beyond_words), pool(WORD, second, statistics.talk))
+        some = [rows[np.linspace(0, len(rows) - 1, _HALVES).astype(int)] for rows in (unknown, known)]
+        found[kind] = part, np.concatenate(some)
+    return found
 
 
 def _words(

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_client.config.sections import DetectorConfig
-from edge_client.detection.posterior_handling import PosteriorHandler
+from edge_client.detection.posterior_handling import Decisions
 
 HOP_S, LABELS = 0.25, ("0", "1", "2")
 
 
 def handler(*thresholds, average_s=0.75, refractory_s=1.0):
     config = DetectorConfig(refractory_s=refractory_s)
-    return PosteriorHandler(np.array(thresholds, np.float32), average_s, LABELS[: len(thresholds)], config)
+    return Decisions(np.array(thresholds, np.float32)[:, None], LABELS[: len(thresholds)], config, average_s=average_s)
 
 
 def feed(handler, rows, begin_s=0.0):
@@ -31,7 +31,7 @@ def feed(handler, rows, begin_s=0.0):
 
 def test_a_label_waits_while_another_one_is_heard_and_others_do_not():
     config = DetectorConfig(refractory_s=1.0, over_after_s=1.0, waits={"0": ["1"]})
-    waiting = PosteriorHandler(np.array([0.6, 0.6, 0.6], np.float32), 0.0, LABELS, config, ["1"])
+    waiting = Decisions(np.array([0.6, 0.6, 0.6], np.float32)[:, None], LABELS, config, ["1"])
     rows = [(0.7, 0.0, 0.0), (0.0, 0.8, 0.0), (0.9, 0.8, 0.0), (0.9, 0.0, 0.0), (0.9, 0.0, 0.7)]  # 1 is not over yet
     assert feed(waiting, rows) == [(0.0, 0), (0.25, 1), (1.0, 2)]
     assert feed(waiting, [(0.0, 0.0, 0.0)] * 6 + [(0.9, 0.0, 0.0)], 2.0) == [(3.5, 0)]
@@ -41,7 +41,7 @@ def test_a_label_that_is_off_is_not_heard_wins_no_window_and_lets_nobody_wait():
     thresholds, rows = np.array([0.6, 0.6], np.float32), [(0.9, 0.0), (0.9, 0.7), (0.0, 0.0)]
     config = DetectorConfig(refractory_s=1.0, over_after_s=1.0, waits={"1": ["0"]})
     for off, heard in ([], [(0.0, 0)]), (["0"], [(0.25, 1)]), (["0", "1"], []):
-        assert feed(PosteriorHandler(thresholds, 0.0, LABELS[:2], config, ["0"], off), rows) == heard
+        assert feed(Decisions(thresholds[:, None], LABELS[:2], config, ["0"], off), rows) == heard
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_sound_is_heard_once_when_the_average_of_the_best_label_reaches_its_th
 
 def test_a_sound_that_lasts_is_over_after_a_pause_that_is_long_enough_and_its_end_is_when_it_was_heard_last():
     config = DetectorConfig(refractory_s=1.0, over_after_s=2.0)
-    lasting = PosteriorHandler(np.array([0.6, 0.6], np.float32), 0.0, LABELS[:2], config, ["0"])
+    lasting = Decisions(np.array([0.6, 0.6], np.float32)[:, None], LABELS[:2], config, ["0"])
     cry = [(1, 0)] * 4 + [(0, 0)] * 6  # 1 s, and a pause of 1.5 s
     heard, ends = [], []
     for number, row in enumerate([*cry, *cry, *cry, *[(0, 1)] * 20]):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge_client.config.sections import DetectorConfig
-from edge_client.detection.posterior_handling import PosteriorHandler
+from edge_client.detection.posterior_handling import Decisions
 from edge_client.detection.sensitivity import STEPS, StepCounts, step_at, threshold_at, together
 
 LABELS, HOP_S = ("kettle", "bell"), 0.25
@@ -24,7 +24,7 @@ def test_each_step_has_as_many_detections_as_the_detector_would_have_had(scores)
     now = [7e5]
     counts = StepCounts(CONFIG, lambda: now[0])
     deciding = [
-        PosteriorHandler(np.full(len(LABELS), threshold_at(step), np.float32), 0.0, LABELS, CONFIG, ["bell"])
+        Decisions(np.full(len(LABELS), threshold_at(step), np.float32)[:, None], LABELS, CONFIG, ["bell"])
         for step in range(STEPS + 1)
     ]
     expected = np.zeros((len(LABELS), STEPS + 1), int)
@@ -46,7 +46,7 @@ def test_a_label_that_waits_for_another_is_counted_only_when_that_is_not_heard()
     standing = threshold_at(STEPS // 2)
     config, now = DetectorConfig(refractory_s=1.0, waits={"bell": ["music"]}), [7e5]
     counts = StepCounts(config, lambda: now[0])
-    handler = PosteriorHandler(np.full(2, standing, np.float32), 0.0, ("bell", "music"), config)
+    handler = Decisions(np.full(2, standing, np.float32)[:, None], ("bell", "music"), config)
     rng, heard = np.random.default_rng(2), np.zeros(2, int)
     for scores in rng.random((3000, 2)).astype(np.float32) ** 0.2:
         now[0] += HOP_S
