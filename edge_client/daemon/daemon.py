@@ -137,7 +137,7 @@ class Daemon:
         self._pauses = PauseWatch(self._state, Pauses(self._state.database, config.hours))
         device_id = self._state.identity.load().device_id
         sinks = open_sinks(config, device_id, replied, self._switch) if config.microphone else []
-        if config.rules and config.microphone:
+        if config.microphone:
             broker = next((sink.say for sink in sinks if isinstance(sink, MqttSink)), None)
             place = config_path.parent
             sinks.append(RulesSink(config.rules, config.device.name, self._state.database, place, broker))

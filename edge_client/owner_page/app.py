@@ -30,6 +30,7 @@ from edge_client.owner_page.history import HistoryPage
 from edge_client.owner_page.offering import OfferingPage
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
 from edge_client.owner_page.pausing import PausingPage
+from edge_client.owner_page.rules import RulesPage
 from edge_client.owner_page.sent_recordings import AddingPage, adding
 from edge_client.owner_page.streams import UNBUFFERED, LiveStream, Recording
 from edge_client.questions.answers import answer_offer
@@ -168,6 +169,7 @@ def create_app(config_path: Path, config: Config, access: Access, offers: Path |
         *page.asking.routes(),
         *PausingPage(device).routes(),
         *HistoryPage(device, page.pages).routes(),
+        *RulesPage(device, page.pages).routes(),
         Route("/live", page.live),
         Route("/status", page.status),
         Route("/teach", page.teach),

@@ -20,6 +20,7 @@ from edge_client.rules.actions import ActionError, Actions, Broker, actions_of
 from edge_client.rules.conditions import Condition, GoingOn, Occurrence
 from edge_client.rules.outbox import Message, Outbox
 from edge_client.storage.database import Database
+from edge_client.storage.owners_rules import read_rules
 
 log = logging.getLogger(__name__)
 
@@ -36,13 +37,12 @@ class RulesSink(Sink):
     def __init__(
         self, rules: Sequence[RuleConfig], device: str, database: Database, folder: Path, broker: Broker | None
     ) -> None:
-        """Go on with what waits. ``folder``: of the configuration."""
-        self._rules = {rule.name: rule for rule in rules}
-        self._device, self._database = device, database
+        """Go on with what waits. ``folder``: of the configuration, whose ``rules`` are; the owner may make others."""
+        self._written, self._device, self._database = tuple(rules), device, database
         self._outbox, self._actions = Outbox(database), Actions(folder, broker)
-        applied = database.note(_APPLIED) or {}
-        self._conditions = [Condition(rule, float(applied.get(rule.name, 0.0))) for rule in rules]
-        self._by_level = [one for one in self._conditions if one.rule.louder_than_db is not None]
+        self._conditions: dict[str, Condition] = {}
+        self._by_level: list[Condition] = []
+        self._take_up()
         self._going_on = GoingOn()
         self._trouble = RateLimitedLog(log)
         self._looking: Delivery[_Seen] = Delivery("the rules", self._look)
@@ -64,7 +64,7 @@ class RulesSink(Sink):
 
     def level(self, heard_by: str, level_db: float, seconds: float) -> None:
         """Look at the level that an input had for some seconds."""
-        for one in self._by_level:
+        for one in self._by_level:  # the list is replaced, never changed
             if one.loud(heard_by, level_db, seconds):
                 self._looking.put(Occurrence.of_level(time.time(), heard_by, level_db))
 
@@ -75,7 +75,21 @@ class RulesSink(Sink):
         self._new.set()
         self._thread.join(_GRACE_S)
 
+    def _take_up(self) -> None:
+        """Take up the rules as they are now; one that stays as it was goes on."""
+        rules = [*self._written, *read_rules(self._database)]
+        before = self._conditions
+        if [one.rule for one in before.values()] == rules:
+            return
+        applied = self._database.note(_APPLIED) or {}
+        kept = {name: one for name, one in before.items() if one.rule in rules}
+        self._conditions = {
+            rule.name: kept.get(rule.name) or Condition(rule, float(applied.get(rule.name, 0.0))) for rule in rules
+        }
+        self._by_level = [one for one in self._conditions.values() if one.rule.louder_than_db is not None]
+
     def _look(self, seen: _Seen) -> None:
+        self._take_up()
         if isinstance(seen, tuple):
             event, follows = seen
             self._going_on.take(event, follows=follows)
@@ -84,11 +98,11 @@ class RulesSink(Sink):
             found = Occurrence.of_event(event)
         else:
             found = seen
-        for condition in self._conditions:
+        for condition in self._conditions.values():
             if condition.applies(found, self._going_on):
                 rule = condition.rule
                 self._outbox.add(rule.name, actions_of(rule), told(rule, found, self._device), found.time)
-                applied = {one.rule.name: one.last for one in self._conditions if one.last}
+                applied = {one.rule.name: one.last for one in self._conditions.values() if one.last}
                 self._database.set_note(_APPLIED, applied, durable=False)
                 self._new.set()
 
@@ -108,7 +122,7 @@ class RulesSink(Sink):
             self._new.clear()
 
     def _do(self, message: Message) -> None:
-        rule = self._rules.get(message.rule)
+        rule = next((one for one in (*self._written, *read_rules(self._database)) if one.name == message.rule), None)
         try:
             if rule is None or message.action not in actions_of(rule):
                 raise ActionError("the configuration has this no more", for_good=True)

@@ -192,7 +192,7 @@ def test_no_rule_of_accessibility_is_broken_on_phones(browser, shelf):
     context = browser.new_context(color_scheme="dark", viewport={"width": 390, "height": 900}, bypass_csp=True)
     context.set_default_timeout(180_000)
     page, broken = context.new_page(), {}
-    for address in ("/", "/history", "/teach", "/sounds", "/sign-in"):
+    for address in ("/", "/history", "/teach", "/sounds", "/rules", "/sign-in"):
         page.goto(shelf.ui.url + address)
         for form in page.locator(".event [data-more]").all()[:2]:
             form.click()
