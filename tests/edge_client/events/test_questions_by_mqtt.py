@@ -23,7 +23,7 @@ from tests.support.taught_device import PlayingDaemon
 BLUEPRINT = ROOT / "examples/home_assistant/when_it_asks.yaml"
 ANSWER = f"{test_home_assistant.BASE}/question/answer"
 OLD = Asked("0" * 16, 1_700_000_000.5, "{{ 7 * 7 }}", False, 0.61)
-NEW = Asked("1" * 16, 1_700_000_100.5, "bell", True, 0.83)
+NEW = Asked("1" * 16, 1_700_000_100.5, "bell", True, 0.83, guess="telephone, chime")
 SHARED = test_home_assistant.SHARED | test_home_assistant.SEVERAL
 COMMANDS = {
     "button": SHARED - {"state_topic"} | {"command_topic", "payload_press"},
@@ -74,7 +74,8 @@ def test_the_oldest_question_is_shown_until_it_is_answered_and_each_is_an_event(
         "score": 0.61,
     }
     sink.ask([NEW, OLD])
-    assert json.loads(reader.next(f"{test_home_assistant.BASE}/question/asked").payload)["id"] == NEW.question_id
+    asked = json.loads(reader.next(f"{test_home_assistant.BASE}/question/asked").payload)
+    assert (asked["id"], asked["guess"]) == (NEW.question_id, "telephone, chime")
     choice = f"homeassistant/select/{test_home_assistant.NODE}/question_was/config"
 
     def is_there(found):

@@ -5,11 +5,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from edge_client.questions.asking import error_rate, is_chosen, novelty, openness
+from edge_client.detection.sound_names import Guesser
+from edge_client.features.front_end import open_front_end
+from edge_client.questions.asking import error_rate, guess_about, is_chosen, novelty, openness
 from edge_client.questions.store import NO, WEEK_S, Book, Candidate, Question
 from edge_client.storage.ages import DAY_S
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.ground import sample_sounds
 
 NOW = 1_800_000_000.0
 STATISTICS = read_bundle(find_bundle("base")).manifest.embedding_statistics
@@ -76,3 +79,15 @@ def test_a_clock_that_was_set_back_stops_no_questions_for_good():
     ahead = NOW + 400 * DAY_S
     book = Book((question(ahead),) * 3, tuple(worth(1.0, at=ahead) for _ in range(50)))
     assert is_chosen(worth(0.5), book, 3, NOW)
+
+
+def test_a_question_says_what_else_its_sound_may_be_than_what_it_asks():
+    manifest = read_bundle(find_bundle("sounds_2s")).manifest
+    settings = manifest.feature_settings
+    siren = sample_sounds.takes("siren", 1, settings.clip_samples, np.random.default_rng(1))
+    embedding = open_front_end(settings)(siren).ravel()
+    guesser = Guesser.of(settings, manifest.embedding_statistics)
+    asked = question(NOW, embedding)
+    assert guess_about(asked, guesser).split(", ")[0] == "siren"
+    assert "siren" not in guess_about(dataclasses.replace(asked, label="siren"), guesser)
+    assert guess_about(asked, None) == ""
