@@ -71,6 +71,21 @@ def test_the_last_ten_seconds_have_names_under_the_spectrogram_of_which_one_is_l
     wait_for(lambda: page.locator(f"#guesses [data-word='{word}'] button").count() == 0, what="no button any more")
 
 
+def test_guesses_break_no_rule_of_accessibility_on_a_phone(browser, shelf):
+    from axe_playwright_python.sync_playwright import Axe
+
+    context = browser.new_context(color_scheme="dark", viewport={"width": 390, "height": 900}, bypass_csp=True)
+    context.set_default_timeout(180_000)
+    page = context.new_page()
+    page.goto(shelf.ui.url)
+    page.locator("#guesses li").first.wait_for()
+    page.locator(".event", has_text="perhaps:").first.wait_for()
+    found = Axe().run(page)
+    fits = page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+    context.close()
+    assert (found.violations_count, fits) == (0, True), found.generate_report()
+
+
 def test_a_guess_is_text_and_what_is_not_built_in_has_no_button(page, shelf):
     database = Database(shelf.state / FILE)
     last = newest(database, Chosen(), 1)[0]

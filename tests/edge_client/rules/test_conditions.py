@@ -7,6 +7,7 @@ import pytest
 from edge_client.config.rules import RuleConfig
 from edge_client.events import Event
 from edge_client.rules.conditions import Condition, GoingOn, Occurrence
+from edge_client.rules.sink import told
 
 NOON = datetime(2026, 6, 1, 12).timestamp()
 
@@ -46,6 +47,15 @@ def test_a_rule_looks_at_what_it_names_alone(keys, yes, no):
     assert applied(Condition(rule(**keys)), event(**yes)) == [True]
     if no is not None:
         assert applied(Condition(rule(**keys)), event(**no)) == [False]
+
+
+def test_a_message_says_what_an_unknown_sound_may_be():
+    unknown = Event(NOON, "unknown", "unknown", None, 0.1, -30.0, guess="glass, clink")
+    messages = [
+        told(rule(message="{label}? {guess}"), Occurrence.of_event(one), "shelf")["message"]
+        for one in (unknown, event())
+    ]
+    assert messages == ["unknown? glass, clink", "kettle? "]
 
 
 def test_it_counts_pauses_and_is_the_first_of_a_day(monkeypatch):
