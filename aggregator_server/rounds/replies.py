@@ -235,7 +235,7 @@ def _count_classes(blobs: BlobStore, public_set: str) -> int | None:
         return None
 
 
-# As edge_client.learning.rounds.model_selection names them.
+# As edge_client.learning.rounds.guard names them.
 _KINDS: dict[str, schemas.Recognised] = {"held_out": "own", "taught": "taught", "public": "public"}
 
 

@@ -23,7 +23,7 @@ from aggregator_server.web.dashboard import classes as class_pages
 from aggregator_server.web.dashboard import fleet, invitations, open_pages, overview
 from aggregator_server.web.dashboard import rounds as round_pages
 from aggregator_server.web.dashboard.rendering import page_of
-from aggregator_server.web.refused_requests import Guard
+from aggregator_server.web.refused_requests import RefusedRequests
 from aggregator_server.web.request_bodies import Addresses, RequestBodies
 from aggregator_server.web.routes import blobs, classes, devices, health, publications, rounds, tokens, work
 from aggregator_server.web.routes.access import require_known
@@ -55,7 +55,7 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -
             tokens=first_tokens,
             new_work=new_work,
             scheduler=scheduler,
-            guard=Guard(store),
+            refused_requests=RefusedRequests(store),
             terms=terms,
             device_threads=anyio.CapacityLimiter(limits.DEVICE_THREADS),
             disk_threads=anyio.CapacityLimiter(limits.DISK_THREADS),

@@ -23,7 +23,7 @@ _REVOKED_AGAIN_S = 3_600.0
 _KEYS = 10_000
 
 
-class Guard:
+class RefusedRequests:
     """Notes refused requests; a flood of the same ones leaves few entries."""
 
     def __init__(self, store: Store) -> None:

@@ -17,7 +17,7 @@ from aggregator_server.security import Tokens
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.needed_blobs import one_lasting
 from aggregator_server.store.store import Store
-from aggregator_server.web.refused_requests import Guard
+from aggregator_server.web.refused_requests import RefusedRequests
 
 _log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class Service:
     tokens: Tokens
     new_work: Notifier  # notifies waiting devices that there may be work for them
     scheduler: RoundScheduler  # moves the open round forward
-    guard: Guard  # notes and slows down what is refused
+    refused_requests: RefusedRequests  # notes and slows down what is refused
     terms: Terms
     device_threads: anyio.CapacityLimiter  # threads that serve devices; other requests have threads of their own
     disk_threads: anyio.CapacityLimiter  # threads that wait for the disk to have uploads

@@ -169,7 +169,7 @@ def sign_in_route(access: Access, pages: Pages) -> Route:
     return Route(_SIGN_IN, answer, methods=["GET", "POST"])
 
 
-class Guard:
+class AccessMiddleware:
     """Wraps the application."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:

@@ -22,7 +22,7 @@ from edge_client.detection.observed_rates import rate_sentences
 from edge_client.detection.sensitivity import STEPS, threshold_at
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
-from edge_client.owner_page.access import CSRF, Access, Guard, sign_in_route
+from edge_client.owner_page.access import CSRF, Access, AccessMiddleware, sign_in_route
 from edge_client.owner_page.archives import ArchivePage
 from edge_client.owner_page.asking import AskingPage
 from edge_client.owner_page.device import OwnedDevice, answers
@@ -185,8 +185,8 @@ def create_app(config_path: Path, config: Config, access: Access, offers: Path |
         Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
     ]
     failures: dict[Any, Any] = {AuricleError: page.failed, OSError: page.failed}
-    guard = Middleware(Guard, access=access)
-    return Starlette(routes=routes, middleware=[guard], exception_handlers=failures, debug=False)
+    guarded = Middleware(AccessMiddleware, access=access)
+    return Starlette(routes=routes, middleware=[guarded], exception_handlers=failures, debug=False)
 
 
 class OwnerPage:

@@ -48,7 +48,7 @@ class Progress:
         provisional: Classes of the fleet that too few devices have clips of to rely on, as last learned.
         unheard: Slots that the weights that listen never learned; they are off.
         judged: Judgement of the last round's result: ``kept_own``, 1 or 0, and the metrics of
-            ``edge_client.learning.rounds.model_selection``; empty before the first.
+            ``edge_client.learning.rounds.guard``; empty before the first.
     """
 
     architecture: str

@@ -16,7 +16,7 @@ import numpy as np
 from edge_client.learning.methods.local_method import LocalMethod
 from edge_client.learning.personalisation import PersonalTask, fine_tune, personalisations
 from edge_client.learning.rounds.client_update import ClientUpdate
-from edge_client.learning.rounds.model_selection import Evidence, Listener, choose_listener, recognised
+from edge_client.learning.rounds.guard import Evidence, Listener, choose_listener, recognised
 from edge_client.learning.training_data import FEWEST, Clips, held_out_accuracy, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.messages.rest import Choice, Work

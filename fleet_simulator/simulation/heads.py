@@ -9,7 +9,7 @@ import numpy as np
 
 from edge_client.config.sections import TrainingConfig
 from edge_client.learning.class_links import take_labels
-from edge_client.learning.rounds.model_selection import Evidence, Listener, judge, public_rows
+from edge_client.learning.rounds.guard import Evidence, Listener, judge, public_rows
 from edge_client.learning.teaching.fleet_sounds import FleetSounds, centres
 from edge_client.learning.teaching.head import train_head
 from edge_client.learning.teaching.heard import Embeddings

@@ -18,7 +18,7 @@ from aggregator_server.aggregation.contract import Contribution, RoundResult
 from aggregator_server.strategies.strategy import DeviceStatistics
 from edge_client.errors import EdgeError, ModelError
 from edge_client.learning.rounds.client_update import RoundContext, percent
-from edge_client.learning.rounds.model_selection import Evidence, Listener, choose_listener, public_rows
+from edge_client.learning.rounds.guard import Evidence, Listener, choose_listener, public_rows
 from edge_client.learning.rounds.score_sharing import ScoreSharing
 from edge_client.learning.training_data import FEWEST, Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime

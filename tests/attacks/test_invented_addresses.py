@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from aggregator_server.web.refused_requests import Guard
+from aggregator_server.web.refused_requests import RefusedRequests
 from tests.support.aggregator_process import Aggregator, read_answer
 from tests.support.commands import command
 
@@ -74,12 +74,12 @@ def test_guesses_from_many_addresses_leave_few_entries(start_aggregator):
 
 
 def test_each_hour_has_entries_of_its_own(monkeypatch):
-    guard, now = Guard(None), [7.0]
+    refused, now = RefusedRequests(None), [7.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    assert [guard.may_note("192.0.2.1") for _ in range(OF_ADDRESS + 1)] == [True] * OF_ADDRESS + [False]
-    assert guard.may_note("192.0.2.2")
+    assert [refused.may_note("192.0.2.1") for _ in range(OF_ADDRESS + 1)] == [True] * OF_ADDRESS + [False]
+    assert refused.may_note("192.0.2.2")
     now[0] += 3_600.0
-    assert guard.may_note("192.0.2.1")
+    assert refused.may_note("192.0.2.1")
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def _sign_in(request: Request, service: Service, token: str) -> str:
     try:
         return sign_in(service.store, token, service.tokens.admin, client_address(request), time.time())
     except NotAuthenticatedError as error:
-        service.guard.refuse(request, error)
+        service.refused_requests.refuse(request, error)
 
 
 def _sign_in_page(request: Request, wanted: str, error: AggregatorError | None = None) -> Response:

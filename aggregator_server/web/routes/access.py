@@ -105,7 +105,7 @@ async def require_known(request: Request) -> None:
         if is_enrolled(service.store, token) or await service.for_device(_is_known, service, token):
             return
     message = "this address needs a token that the server knows: `Authorization: Bearer <token>`"
-    await service.for_device(service.guard.refuse, request, errors.NotAuthenticatedError(message))
+    await service.for_device(service.refused_requests.refuse, request, errors.NotAuthenticatedError(message))
 
 
 async def current_actor(request: Request) -> Actor:
@@ -132,10 +132,10 @@ def _person(request: Request, service: Service, bearer: Bearer, role: Role) -> P
     try:
         person = find_person(service.store, bearer.credentials, time.time()) if bearer is not None else None
     except errors.NotAuthenticatedError as error:
-        service.guard.refuse(request, error)
+        service.refused_requests.refuse(request, error)
     if person is None:
         message = f"this address needs a token of the role {role}: `Authorization: Bearer <token>`"
-        service.guard.refuse(request, errors.NotAuthenticatedError(message))
+        service.refused_requests.refuse(request, errors.NotAuthenticatedError(message))
     return person
 
 
@@ -144,10 +144,10 @@ async def _admit_device(request: Request, service: Service, bearer: Bearer, refu
         row = identify(service.store, "" if bearer is None else bearer.credentials, waiting=waiting)
     except errors.NotAuthenticatedError:
         error = errors.NotAuthenticatedError(f"{refusal}: `Authorization: Bearer <secret>`")
-        await service.for_device(service.guard.refuse, request, error)
+        await service.for_device(service.refused_requests.refuse, request, error)
     except errors.DeviceRevokedError as error:
         by = caller(request, f"device {error.device_id}")
-        await service.for_device(service.guard.note_revoked, by)
+        await service.for_device(service.refused_requests.note_revoked, by)
         raise
     request.state.features = row.features_digest
     return row.device_id

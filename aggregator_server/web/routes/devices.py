@@ -47,12 +47,12 @@ def _enrol(request: Request, service: Service, entry: Entry, enrolment: Enrolmen
     try:
         return devices.enrol(service.store, enrolment, time.time(), entry)
     except (errors.InvitationSpentError, errors.NotAuthenticatedError) as error:
-        service.guard.refuse(request, error)
+        service.refused_requests.refuse(request, error)
     except errors.TooManyError:
-        service.guard.note_limit(entry.by, "devices of a token")
+        service.refused_requests.note_limit(entry.by, "devices of a token")
         raise
     except errors.DeviceRevokedError as error:
-        service.guard.note_revoked(caller(request, f"device {error.device_id}"))
+        service.refused_requests.note_revoked(caller(request, f"device {error.device_id}"))
         raise
 
 

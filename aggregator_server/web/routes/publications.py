@@ -89,7 +89,7 @@ async def bundle(request: Request, service: CurrentService, entry: EntryOfCaller
     try:
         return await stream(service, lambda: _open(service.store, entry))
     except errors.InvitationSpentError as error:
-        await service.for_device(service.guard.refuse, request, error)
+        await service.for_device(service.refused_requests.refuse, request, error)
         raise
 
 

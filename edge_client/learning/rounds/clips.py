@@ -8,7 +8,7 @@ from edge_client.audio.recordings import Recordings
 from edge_client.config import Config
 from edge_client.features.augmentation import Augmentation, BackgroundNoise, augment
 from edge_client.learning.rounds.client_update import ClientState, ClientUpdate, percent
-from edge_client.learning.rounds.model_selection import Evidence, public_rows
+from edge_client.learning.rounds.guard import Evidence, public_rows
 from edge_client.learning.training_data import FEWEST, HELD_OUT, Clips, Split, gather, held_out_accuracy
 
 # Clips of a label, of those that both models have learned.

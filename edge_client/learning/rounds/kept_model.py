@@ -8,7 +8,7 @@ from edge_client.config import Config
 from edge_client.learning.class_links import without_silent
 from edge_client.learning.rounds.client_update import ClientState, ClientUpdate
 from edge_client.learning.rounds.clips import evidence
-from edge_client.learning.rounds.model_selection import Listener, Verdict, choose_listener
+from edge_client.learning.rounds.guard import Listener, Verdict, choose_listener
 from edge_client.learning.teaching.job import DeviceModel, go_over
 from edge_client.storage.class_offers import Refused
 from edge_client.storage.device_state import DeviceState

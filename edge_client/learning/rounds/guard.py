@@ -1,4 +1,4 @@
-"""No round makes a device worse: what a round made replaces the model that listens only if it is at least as good.
+"""The guard: what a round made replaces the model that listens only if it is at least as good.
 
 Both are asked the same: which of the device's clips, and of the public set's rows, they name rightly as they would
 listen. A tie goes to the round. Where the result is refused, what the device itself trained in the round is asked next.

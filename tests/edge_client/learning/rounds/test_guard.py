@@ -9,7 +9,7 @@ from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.personalisation import fine_tune
 from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.clips import public_clips
-from edge_client.learning.rounds.model_selection import Evidence, Listener, judge, public_rows
+from edge_client.learning.rounds.guard import Evidence, Listener, judge, public_rows
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
