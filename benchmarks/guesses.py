@@ -1,9 +1,8 @@
 """How often a guess is right at what a sound is that nobody taught, and how many guesses an hour a household gets.
 
-`--data` names any folder of recordings ``<label>/<source>_*``, such as ESC-50's, whose sources begin with their fold.
-A guess is right where its word is one of a label's: those of ESC-50 stand in this file, another label is a word itself.
-The device hears the loudest stretch of each recording, alone and in recorded noise 10 dB below. The likelihood below
-which there is no guess is chosen on the folds of `--tune`, and all figures are of the others.
+`--data` names any folder of recordings ``<label>/<source>_*``, such as ESC-50's. A guess is right where its word is one
+of a label's: those of ESC-50 stand in this file, another label is a word itself. The device hears the loudest stretch
+of each recording, alone and in recorded noise 10 dB below.
 
 `--hours` adds households in synthesised dialogue, in which a device that was taught nothing hears the recordings.
 """
@@ -28,11 +27,10 @@ from edge_client.audio.recordings import loudest_stretch, read_recording
 from edge_client.config import load_config
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector
-from edge_client.detection.sound_names import LIKELY, MOST, Guesser
+from edge_client.detection.sound_names import MOST, Guesser
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.ready_bundles import find_bundle
-from fleet_protocol.numbers.arrays import Floats
 
 TEN = (
     *("dog", "cat", "crying_baby", "door_wood_knock", "glass_breaking", "clock_alarm", "siren", "vacuum_cleaner"),
@@ -69,20 +67,16 @@ _WORDS = {
     **dict.fromkeys(("can_opening", "drinking_sipping", "washing_machine"), ()),
 }
 _NOISE_DB = 10.0
-_RIGHT = 0.75  # of the guesses in the folds of `--tune` have the right word
-_SHARES = np.arange(5, 96, 5) / 100
 
 
 @dataclass(frozen=True)
 class Guessed:
-    """Guesses about recordings, in order of their likelihood."""
+    """Guesses about recordings, each alone and in noise."""
 
     labels: NDArray[np.str_]  # of each recording
-    tuning: NDArray[np.bool_]  # whether its fold is one of those on which the likelihood is chosen
     noisy: NDArray[np.bool_]  # whether it was heard in noise
     right: NDArray[np.bool_]  # whether each of the likeliest words is right, [recordings, 3]
     told: NDArray[np.bool_]  # whether a guess would name each of them, [recordings, 3]
-    shares: Floats  # of the likeliest, [recordings]
 
 
 def right_words(label: str) -> tuple[str, ...]:
@@ -90,7 +84,7 @@ def right_words(label: str) -> tuple[str, ...]:
     return _WORDS.get(label, (label.replace("_", " "),))
 
 
-def hear(name: str, data: Path, tune: Sequence[str], rng: np.random.Generator) -> Guessed:
+def hear(name: str, data: Path, rng: np.random.Generator) -> Guessed:
     """Guess at all recordings of a folder, alone and in noise. Raises BenchmarkError: nothing can be guessed."""
     manifest = read_bundle(find_bundle(name)).manifest
     settings, guesser = manifest.feature_settings, Guesser.of(manifest.feature_settings, manifest.embedding_statistics)
@@ -114,33 +108,21 @@ def hear(name: str, data: Path, tune: Sequence[str], rng: np.random.Generator) -
     labels = np.repeat([path.parent.name for path in paths], 2)
     return Guessed(
         labels,
-        np.repeat([path.name.split("-")[0] in tune for path in paths], 2),
         np.tile([False, True], len(paths)),
         np.array([np.isin(found, right_words(label)) for found, label in zip(words, labels, strict=True)]),
-        np.array([np.isin(found, guesser.likeliest(row, 0.0)) for found, row in zip(words, all_shares, strict=True)]),
-        np.take_along_axis(all_shares, best[:, :1], axis=1)[:, 0],
+        np.array([np.isin(found, list(guesser.likeliest(row))) for found, row in zip(words, all_shares, strict=True)]),
     )
 
 
-def likelihood(found: Guessed) -> float | None:
-    """Return the least likelihood at which three of four guesses have the right word, in the folds that tune."""
-    named = (found.right & found.told).any(axis=1)
-    for share in _SHARES:
-        given = found.tuning & (found.shares >= share)
-        if given.any() and named[given].mean() >= _RIGHT:
-            return float(share)
-    return None
-
-
 def rows_of(name: str, found: Guessed) -> list[dict[str, Any]]:
-    """Print and return the figures of the folds that do not tune, in per cent."""
+    """Print and return the figures, in per cent."""
     rows = []
     for kinds, chosen in (("ten", np.isin(found.labels, TEN)), ("all", np.ones(len(found.labels), bool))):
         for noisy in (False, True):
-            asked = ~found.tuning & chosen & (found.noisy == noisy)
+            asked = chosen & (found.noisy == noisy)
             if not asked.any():
                 continue
-            given = asked & (found.shares >= LIKELY)
+            given = asked & found.told.any(axis=1)
 
             def percent(right: NDArray[np.bool_], among: NDArray[np.bool_]) -> float:
                 return round(100 * float(right[among].mean()), 1) if among.any() else 0.0
@@ -148,7 +130,7 @@ def rows_of(name: str, found: Guessed) -> list[dict[str, Any]]:
             row: dict[str, Any] = {"front_end": name, "kinds": kinds, "noise": f"{_NOISE_DB:g} dB" if noisy else "none"}
             row |= {"top_1": percent(found.right[:, 0], asked), "top_3": percent(found.right.any(axis=1), asked)}
             row |= {
-                "given": percent(found.shares >= LIKELY, asked),
+                "given": percent(found.told.any(axis=1), asked),
                 "given_first_right": percent(found.right[:, 0], given),
             }
             rows.append(said(row | {"given_right": percent((found.right & found.told).any(axis=1), given)}))
@@ -198,10 +180,7 @@ def work(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """Print a line for each case; return the figures."""
     rows = []
     for name in chosen.bundles:
-        found = hear(name, chosen.data, chosen.tune, np.random.default_rng(chosen.seed))
-        if found.tuning.any():
-            rows.append(said({"front_end": name, "likelihood": likelihood(found), "ships": LIKELY}))
-        rows += rows_of(name, found)
+        rows += rows_of(name, hear(name, chosen.data, np.random.default_rng(chosen.seed)))
         rows += household(name, chosen.data, chosen.hours, chosen.seed) if chosen.hours else []
     return rows
 
@@ -217,7 +196,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Command("benchmarks.guesses", __doc__, _headline)
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="recordings <label>/<source>_*")
     parser.add_argument("--bundles", nargs="+", default=["sounds", "sounds_2s"], metavar="NAME", help="ready ones")
-    parser.add_argument("--tune", nargs="*", default=["1", "2"], metavar="FOLD", help="that choose (default: 1 2)")
     parser.add_argument("--hours", type=float, default=0.0, help="of households at each ratio (default: none)")
     parser.add_argument("--seed", type=int, default=0)
     return parser.run(work, arguments)

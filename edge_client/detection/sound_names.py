@@ -29,9 +29,7 @@ log = logging.getLogger(__name__)
 
 FILE = FRONT_ENDS / "sounds_names.safetensors"
 """The rows that ship."""
-LIKELY = 0.4
-"""Share of the likeliest word below which there is no guess; docs/models/sounds.md says how it was chosen."""
-_ALSO = 0.1  # Share of the other words that are told with it
+_LIKELY = 0.5  # The words of a guess are together likelier than all others
 MOST = 3
 """Words of a guess, at most."""
 _LOOK_BACK_S = 10.0
@@ -45,7 +43,7 @@ class SoundNames:
     words: tuple[str, ...]
     rows: Floats  # A row for each class, float32 [units, classes]
     bias: Floats  # float32 [classes]
-    first: NDArray[np.int64]  # Where the classes of each word begin, int64 [words]
+    first: NDArray[np.intp]  # Where the classes of each word begin, [words]; NumPy of 32 bits takes no int64 here
 
     def shares(self, units: Floats) -> Floats:
         """Return how likely each word is, float32 [windows, words], of a hidden layer's units, [windows, units]."""
@@ -56,7 +54,7 @@ class SoundNames:
 
     def pack(self) -> bytes:
         """Return a safetensors file, rows as float16."""
-        arrays: Arrays = {"rows": self.rows.astype(np.float16), "bias": self.bias, "first": self.first}
+        arrays: Arrays = {"rows": self.rows.astype(np.float16), "bias": self.bias, "first": self.first.astype(np.int64)}
         return pack(arrays, {"network": self.network, "words": list(self.words)})
 
     @classmethod
@@ -65,7 +63,7 @@ class SoundNames:
         try:
             arrays, document = unpack(path.read_bytes())
             rows, bias = (arrays[name].astype(np.float32) for name in ("rows", "bias"))
-            first, words = arrays["first"].astype(np.int64), tuple(map(str, document["words"]))
+            first, words = arrays["first"].astype(np.intp), tuple(map(str, document["words"]))
             found = cls(str(document["network"]), words, rows, bias, first)
             fits = (rows.shape[1:], first.shape) == (bias.shape, (len(words),)) and np.isfinite(rows).all()
             if not (fits and len(words) and first[0] == 0 and (np.diff([*first, len(bias)]) > 0).all()):
@@ -111,16 +109,20 @@ class Guesser:
             return np.zeros((len(embeddings), 0), np.float32)
         return self.names.shares(self.known.units(embeddings))
 
-    def likeliest(self, shares: Floats, least: float = LIKELY, also: float = _ALSO) -> tuple[str, ...]:
-        """Return the likeliest words of shares, [words], at most three; none where the first is not likely enough."""
+    def likeliest(self, shares: Floats) -> dict[str, float]:
+        """Return by their words the highest shares that are together half of all, [words]; none where three are not."""
+        if self.names is None:
+            return {}
         best = np.argsort(-shares, kind="stable")[:MOST]
-        if self.names is None or not shares[best[:1]].max(initial=0.0) >= least:
-            return ()
-        return tuple(self.names.words[number] for number in best if shares[number] >= also)
+        together = np.cumsum(shares[best])
+        if not together[-1] >= _LIKELY:
+            return {}
+        told = best[: 1 + int(np.argmax(together >= _LIKELY))]
+        return {self.names.words[number]: float(shares[number]) for number in told}
 
     def guess(self, embedding: Floats) -> tuple[str, ...]:
         """Return what a window may be, the likeliest first, by its embedding, float32 [numbers]."""
-        return self.likeliest(self.shares(embedding[None])[0])
+        return tuple(self.likeliest(self.shares(embedding[None])[0]))
 
 
 class LatelyHeard:
@@ -128,16 +130,16 @@ class LatelyHeard:
 
     def __init__(self, guesser: Guesser) -> None:
         self._guesser = guesser
-        self._shares: deque[tuple[float, Floats]] = deque()
+        self._guesses: deque[tuple[float, dict[str, float]]] = deque()
 
     def update(self, at_s: float, embedding: Floats | None) -> Sequence[tuple[str, float]]:
         """Take the newest window, float32 [numbers], None where it was too quiet; return words and their shares."""
         if embedding is not None:
-            self._shares.append((at_s, self._guesser.shares(embedding[None])[0]))
-        while self._shares and not 0 <= at_s - self._shares[0][0] < _LOOK_BACK_S:
-            self._shares.popleft()
-        if not self._shares or self._guesser.names is None:
-            return ()
-        highest = np.max([shares for _, shares in self._shares], axis=0)
-        words = self._guesser.likeliest(highest, also=LIKELY)
-        return [(word, float(highest[self._guesser.names.words.index(word)])) for word in words]
+            self._guesses.append((at_s, self._guesser.likeliest(self._guesser.shares(embedding[None])[0])))
+        while self._guesses and not 0 <= at_s - self._guesses[0][0] < _LOOK_BACK_S:
+            self._guesses.popleft()
+        highest: dict[str, float] = {}
+        for _, guess in self._guesses:
+            for word, share in guess.items():
+                highest[word] = max(share, highest.get(word, 0.0))
+        return sorted(highest.items(), key=lambda item: -item[1])[:MOST]

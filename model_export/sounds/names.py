@@ -2,8 +2,8 @@
 
 ``names.tsv`` has AudioSet's classes in the order of its ``class_labels_indices.csv`` (Gemmeke et al. 2017, Google,
 CC BY 4.0), and the word that each folds to; ``-``: it names no sound. A class that everything sounds a little like, as
-music and traffic, would be guessed always. So half of what a word's logit is among dreams of other classes
-(:mod:`model_export.sounds.known`) is taken off.
+music and traffic, would be guessed always. So what a word's logit reaches among dreams of other classes
+(:mod:`model_export.sounds.known`) is taken off: words compare by how far each is above what it reaches by chance.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from model_export.sounds.known import DREAMS, dreams_of
 
 TABLE = Path(__file__).with_name("names.tsv")
 _FRONT_END, _SUFFIX = "sounds_2s", ".safetensors"
-_AMONG_OTHERS, _SHARE = 0.95, 0.5  # Quantile of a word's logit among other sounds, and how much of it is taken off
+_AMONG_OTHERS = 0.95  # Quantile of a word's logit among other sounds
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def make(chosen: argparse.Namespace) -> str:
         network=front_end.settings.networks[-1].sha256,
         words=tuple(kept),
         rows=inner.second[:, order],
-        bias=(inner.second_bias[order] - _SHARE * np.repeat(levels, sizes)).astype(np.float32),
+        bias=(inner.second_bias[order] - np.repeat(levels, sizes)).astype(np.float32),
         first=np.cumsum([0, *sizes[:-1]]),
     )
     write_durably(chosen.output, names.pack(), 0o644)
