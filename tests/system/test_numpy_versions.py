@@ -21,7 +21,7 @@ PARTS = (
     "edge_client/learning/methods",
     "edge_client/learning/test_personalisation.py",
     "edge_client/model/test_runtime.py",
-    "fleet_protocol/test_tensors.py",
+    "fleet_protocol/numbers/test_tensors.py",
 )
 
 

@@ -3,7 +3,10 @@ import { tell, unfold } from "./common.js";
 
 export function answerable(heard, told, refresh) {
   async function say(row, address, fields) {
-    if (await tell(address, fields, row.querySelectorAll("button"), row, told)) await refresh();
+    const buttons = row.querySelectorAll("button");
+    if (!(await tell(address, fields, buttons, row, told))) return;
+    buttons.forEach((button) => (button.disabled = true)); // a second tap would meet what is said already
+    await refresh();
   }
 
   const answer = (row, fields) => say(row, "heard/answer", { kind: row.dataset.kind, at_ms: row.dataset.at, ...fields });
