@@ -137,14 +137,14 @@ class Daemon:
         self._pauses = PauseWatch(self._state, Pauses(self._state.database, config.hours))
         device_id = self._state.identity.load().device_id
         sinks = open_sinks(config, device_id, replied, self._switch) if config.microphone else []
+        self._home: HomeLine | None = None
         if config.microphone:
             broker = next((sink.say for sink in sinks if isinstance(sink, MqttSink)), None)
             place = config_path.parent
-            sinks.append(RulesSink(config.rules, config.device.name, self._state.database, place, broker))
-        self._home = None
-        if config.home is not None and config.mqtt is not None and config.microphone:
-            at_home = next((sink.at_home for sink in sinks if isinstance(sink, RulesSink)), None)
-            self._home = HomeLine(config.home, config.mqtt, (device_id, config.device.name), "daemon", at_home)
+            rules = RulesSink(config.rules, config.device.name, self._state.database, place, broker)
+            sinks.append(rules)
+            self._home = HomeLine.of(config, device_id, "daemon", rules.at_home)
+        if self._home is not None:
             sinks.append(HomeSink(self._home))
         self._publisher = Publisher(sinks, self._keep_sound)
         runtime = installed_runtime() or "none"

@@ -13,8 +13,10 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 
+from edge_client.config import Config
 from edge_client.config.sections import HomeConfig, MqttConfig
 from edge_client.errors import EdgeError
+from edge_client.events import Event
 from edge_client.events.mqtt_connection import Connection, Will
 from edge_client.home.arbitration import Arbiter, Hearing, HomeEvent, Over, Purpose, read_message
 from edge_client.logs import RateLimitedLog
@@ -61,6 +63,15 @@ class HomeLine:
         self._thread.start()
         self._connection.begin()
 
+    @classmethod
+    def of(
+        cls, config: Config, device_id: str, program: str, heard: Callable[[HomeEvent], None] | None = None
+    ) -> HomeLine | None:
+        """Return the line of a configured device; None where it is in no home."""
+        if config.home is None or config.mqtt is None:
+            return None
+        return cls(config.home, config.mqtt, (device_id, config.device.name), program, heard)
+
     @property
     def devices(self) -> list[str]:
         """Names of the devices that are connected now."""
@@ -71,22 +82,22 @@ class HomeLine:
         """Say why the broker is not reached, "" where it is."""
         return self._connection.trouble()
 
-    def say(
-        self, purpose: Purpose, label: str, ear: str, snr_db: float, level_db: float, score: float
-    ) -> Future[HomeEvent]:
-        """Tell the home what an ear heard; the result is the event that it was part of.
+    def say(self, purpose: Purpose, event: Event, ear: str, snr_db: float) -> Future[HomeEvent]:
+        """Tell the home what an ear heard; the result is the home's event that it was part of.
 
-        ``ear``: the input's name, "" where the device has one alone; the others as :class:`Hearing` has them.
+        ``ear``: the input's name, "" where the device has one alone; ``snr_db``: of the event above its background.
         """
         name = f"{self._name}: {ear}" if ear else self._name
         ear = self._ear(ear)
-        hearing = Hearing(uuid.uuid4().hex, purpose, label, self._device, ear, name, snr_db, level_db, score)
+        hearing = Hearing(
+            *(uuid.uuid4().hex, purpose, event.label, self._device, ear, name, snr_db, event.level_db, event.score)
+        )
         future: Future[HomeEvent] = Future()
         if not self._connection.up:
-            event = HomeEvent((hearing,))
-            future.set_result(event)
+            alone = HomeEvent((hearing,))
+            future.set_result(alone)
             if purpose == "event" and self._heard is not None:
-                self._heard(event)
+                self._heard(alone)
             return future
         with self._changed:
             self._waiting[hearing.hearing_id] = future

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from edge_client.events import Event, Sink
-from edge_client.home.background import LOWEST_DB, Background
+from edge_client.home.background import Background
 from edge_client.home.line import HomeLine
 
 
@@ -23,9 +23,7 @@ class HomeSink(Sink):
     def publish(self, event: Event) -> None:
         """Tell what was detected; sounds without a name are nobody else's."""
         if event.kind == "detected":
-            level_db = max(event.level_db, LOWEST_DB)
-            snr_db = self._backgrounds[event.input].snr_db(level_db)
-            self.line.say("event", event.label, event.input, snr_db, level_db, event.score)
+            self.line.say("event", event, event.input, self._backgrounds[event.input].snr_db(event.level_db))
 
     def close(self) -> None:
         """Leave the home."""

@@ -14,7 +14,6 @@ from edge_client.errors import ClipError
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import Pages, read_form
 from edge_client.rules.owners import Rules, described
-from edge_client.storage.device_state import DeviceState
 
 _WAYS = ("notify", "webhook", "mqtt")
 _TESTED = "test"
@@ -26,7 +25,7 @@ class RulesPage:
     def __init__(self, device: OwnedDevice, pages: Pages) -> None:
         config = device.config
         self._device, self._pages, self._written = device, pages, config.rules
-        self._rules = Rules(DeviceState(config.device.state), config.rules, config.device.name)
+        self._rules = Rules(device.state, config.rules, config.device.name)
 
     def routes(self) -> list[Route]:
         """Return the routes of the page."""

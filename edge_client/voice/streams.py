@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from edge_client.audio.level import rms_dbfs
 from edge_client.audio.offset import OffsetFilter
 from edge_client.audio.resampling import StreamResampler
 from edge_client.daemon.listening_loop import load_listening
@@ -46,10 +47,8 @@ class Listening:
         self.config = config
         self._state = DeviceState(config.device.state)
         self._pauses = Pauses(self._state.database, config.hours)
-        self.home: HomeLine | None = None
-        if config.home is not None and config.mqtt is not None:
-            device = self._state.identity.load().device_id, config.device.name
-            self.home = HomeLine(config.home, config.mqtt, device, "wyoming")
+        device_id = "" if config.home is None else self._state.identity.load().device_id
+        self.home = HomeLine.of(config, device_id, "wyoming")
 
     def load(self) -> Loaded:
         """Return a model of one's own, and its labels. Raises EdgeError."""
@@ -102,7 +101,7 @@ class Stream:
         heard: list[Heard] = []
         for block in _blocks(chunk):
             samples = self._offset.push(self._resampler.push(block))
-            self._background.push(samples, self._detector.sample_rate_hz)
+            self._background.take(rms_dbfs(samples), len(samples) / self._detector.sample_rate_hz)
             heard += self._detector.push(samples)
         self._detector.take_followed()
         events = [one.event for one in heard if one.event.kind == "detected"]

@@ -21,8 +21,7 @@ from wyoming.server import AsyncEventHandler
 from wyoming.wake import Detect, Detection, NotDetected
 
 from edge_client.errors import EdgeError
-from edge_client.events import Event as Heard
-from edge_client.home.background import LOWEST_DB
+from edge_client.events import Event as DeviceEvent
 from edge_client.logs import RateLimitedLog
 from edge_client.voice.streams import Listening, Stream
 from fleet_protocol.ground.command_line import version
@@ -176,13 +175,12 @@ class WakeWords(AsyncEventHandler):
                 self._detected = True
                 await self.write_event(Detection(name=found.label, timestamp=chunk.timestamp).event())
 
-    async def _is_best(self, found: Heard, snr_db: float) -> bool:
+    async def _is_best(self, found: DeviceEvent, snr_db: float) -> bool:
         """Return whether no other satellite of the home heard a word better; they are asked for less than a second."""
         home = self._listening.home
         if home is None:
             return True
-        level_db = max(found.level_db, LOWEST_DB)
-        asked = home.say("wake", found.label, self._ear, snr_db, level_db, found.score)
+        asked = home.say("wake", found, self._ear, snr_db)
         try:
             async with asyncio.timeout(_HOME_S):
                 return home.is_best(await asyncio.wrap_future(asked), self._ear)
