@@ -80,11 +80,11 @@ class Journal(Sink):
                 elif self._trouble:
                     connection.execute(f"PRAGMA user_version = {VERSION}")  # it writes a page
         except (StateError, OSError) as error:
-            self._lost += event is not None and event.ended is None
             reason = getattr(error, "strerror", None) or str(error)
             if not self._trouble:
                 self._log.warning("cannot write the journal %s: %s; events are lost", self._database.path, reason)
-            self._trouble = reason
+            self._trouble = reason  # before the loss is counted: whoever sees a loss sees why
+            self._lost += event is not None and event.ended is None
             with self._lock:
                 self._disconnect()  # one that found the disk read-only stays so
         else:
