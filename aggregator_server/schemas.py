@@ -6,7 +6,8 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
-from fleet_protocol.messages.rest import Choice, ClassInfo, Doc, RoundPlan, RoundState, Versions
+from fleet_protocol.messages.field_meaning import Doc
+from fleet_protocol.messages.rest import Choice, ClassInfo, RoundPlan, RoundState, Versions
 from fleet_protocol.methods.setting import Value
 
 if TYPE_CHECKING:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import dacite
 
 from fleet_protocol.errors import MessageError
+from fleet_protocol.messages.field_meaning import Doc
+from fleet_protocol.messages.private_rounds import PrivatePlan, PrivateStage, PrivateWork
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RoundState = Literal["open", "done", "failed"]
-WorkKind = Literal["contribute", "learn"]
+WorkKind = PrivateStage | Literal["learn"]
 # Why a device does not listen for a class: it would be heard where it is not; the owner's sounds would be taken for it.
 Refusal = Literal["false_alarms", "own_sounds"]
 
@@ -39,16 +41,6 @@ def parse(kind: type[T], document: object) -> T:
 def to_json(message: DataclassInstance) -> dict[str, Any]:
     """Return a message as a JSON-ready dictionary."""
     return dataclasses.asdict(message)
-
-
-@dataclass(frozen=True)
-class Doc:
-    """What a field means; the schema of REST has it."""
-
-    text: str
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  (pydantic's own)
-        return {**handler(schema), "description": self.text}
 
 
 @dataclass(frozen=True)
@@ -88,6 +80,9 @@ class Enrolment:
     network: Annotated[str, Doc("Digest of its bundle's network; empty where it does not say")] = ""
     trouble: Annotated[str, Doc('Why it could not contribute to the last round, for people; "" where it could')] = ""
     versions: Annotated[Versions, Doc("Versions of what it runs, where it says")] = Versions()
+    signing_key: Annotated[
+        str, Doc("Its Ed25519 public key, 64 hex digits; empty where it cannot take part in private rounds")
+    ] = ""
 
 
 @dataclass(frozen=True)
@@ -141,6 +136,7 @@ class RoundPlan:
     personalisation: Annotated[Choice, Doc("How the round's result becomes a model of each device's own")] = field(
         default_factory=lambda: Choice("none")
     )
+    private: Annotated[PrivatePlan | None, Doc("How devices hide their numbers in sums; None: they do not")] = None
 
 
 @dataclass(frozen=True)
@@ -175,7 +171,13 @@ class ClassBacking:
 class Work:
     """What a device is asked to do next."""
 
-    kind: Annotated[WorkKind, Doc("``contribute``: train and upload; ``learn``: learn from the round's result")]
+    kind: Annotated[
+        WorkKind,
+        Doc(
+            "``contribute``: train and upload; ``learn``: learn from the round's result; the others are stages of a "
+            "private round"
+        ),
+    ]
     round_id: Annotated[int, Doc("Number of the round, from 1")]
     plan: Annotated[RoundPlan, Doc("Plan of the round")]
     public_set: Annotated[str, Doc("Digest of the public set's blob")]
@@ -201,6 +203,7 @@ class Work:
     retired: Annotated[tuple[str, ...], Doc("Classes that an operator gave up: such labels are not reported")] = ()
     backing: Annotated[tuple[ClassBacking, ...], Doc("Who stands behind each class that the fleet discovered")] = ()
     devices_needed: Annotated[int, Doc("Number of devices that must have sent a class before others listen for it")] = 2
+    private: Annotated[PrivateWork | None, Doc("What a private round's stage needs; None in other work")] = None
 
 
 @dataclass(frozen=True)
