@@ -61,6 +61,10 @@ class FeatureMismatchError(ProtocolError):
     """Two sides computed their features with different settings."""
 
 
+class SecureSumError(ProtocolError):
+    """A private round's keys, shares or lists are not what the protocol allows."""
+
+
 class LabelError(AuricleError):
     """A label map cannot take, rename or find a class."""
 

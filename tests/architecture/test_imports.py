@@ -13,7 +13,7 @@ from tests.support.checkout import ROOT, run_python
 STDLIB = set(sys.stdlib_module_names) | {"_typeshed"}  # the latter for type checkers alone
 BASE = {"numpy", "safetensors", "dacite"}
 ALLOWED = {
-    "fleet_protocol": BASE | {"argcomplete", "httpx"},
+    "fleet_protocol": BASE | {"argcomplete", "httpx", "cryptography"},
     "edge_client": BASE
     | {"fleet_protocol", "httpx", "soundfile", "paho", "rich"}
     | {"wyoming", "starlette", "uvicorn", "jinja2", "apprise", "segno"},
@@ -48,6 +48,11 @@ def test_a_package_imports_only_what_its_house_allows(package):
         if (extra := {name.split(".")[0] for name in imported_by(path)} - STDLIB - ALLOWED[package] - {package})
     }
     assert foreign == {}
+
+
+def test_of_the_shared_package_private_rounds_alone_use_cryptography():
+    users = {path.parent.name for path in (ROOT / "fleet_protocol").rglob("*.py") if "cryptography" in path.read_text()}
+    assert users == {"secure_sums"}
 
 
 def modules_of(package: str) -> dict[str, Path]:
@@ -101,7 +106,7 @@ def test_importing_every_module_of_a_package_loads_nothing_heavy(package):
     loaded = loaded_by("\n".join(f"import {module}" for module in modules))
     heavy = {"jax", "tensorflow", "keras", "torch", "sklearn", "sklearn_extra", "scipy", "matplotlib"}
     if package != "aggregator_server":
-        heavy |= {"pydantic", "fastapi", "sqlalchemy", "kmedoids", "paho"}
+        heavy |= {"pydantic", "fastapi", "sqlalchemy", "kmedoids", "paho", "cryptography"}
     assert loaded & heavy == set()
 
 

@@ -1,0 +1,93 @@
+"""What the aggregator does at a private round's end: it takes the masks away from a group's sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations, islice
+
+import numpy as np
+
+from fleet_protocol.errors import SecureSumError
+from fleet_protocol.messages.private_rounds import RevealedShares
+from fleet_protocol.secure_sums.masking import Words, add_mask, commitment, pair_keys, self_key
+from fleet_protocol.secure_sums.primitives import KEY_BYTES, public_key
+from fleet_protocol.secure_sums.roster import Roster
+from fleet_protocol.secure_sums.shamir import put_together
+
+# Sets of shares that are tried for one secret: with 21 holders, enough for one wrong share among 16.
+_MOST_TRIED = 256
+
+
+def unmasked(
+    roster: Roster,
+    taking_part: Sequence[str],
+    uploads: Mapping[str, Words],
+    commitments: Mapping[str, str],
+    revealed: Mapping[str, RevealedShares],
+) -> Words:
+    """Return the sum of a group's numbers, uint32 [numbers], modulo 2^32.
+
+    Args:
+        roster: The group.
+        taking_part: Devices that sent shares.
+        uploads: Masked numbers by device, at least one; all of ``taking_part``.
+        commitments: ``EncryptedShares.commitment`` by device.
+        revealed: What devices answered in the stage ``unmask``, by device.
+
+    Raises SecureSumError, which names the device: too few shares of it, or too many wrong ones.
+    """
+    total = np.zeros_like(next(iter(uploads.values())))
+    for numbers in uploads.values():
+        np.add(total, numbers, out=total)
+    for device in uploads:
+        seed = _secret(
+            roster, device, _by_place(roster, device, revealed, "self_seeds"), commitments[device], commitment
+        )
+        add_mask(total, self_key(seed), -1)
+    for device in taking_part:
+        if device not in uploads:
+            shares = _by_place(roster, device, revealed, "mask_keys")
+            key = _secret(roster, device, shares, roster.member(device).mask_key, public_key)
+            others = [other for other in roster.neighbours(device) if other in uploads]
+            # The missing half of each pair: what the device itself would have added.
+            for pair, sign in pair_keys(roster, device, key, others).items():
+                add_mask(total, pair, sign)
+    return total
+
+
+def require_revealed(
+    roster: Roster, device_id: str, taking_part: Iterable[str], uploaded: Iterable[str], revealed: RevealedShares
+) -> None:
+    """Refuse an answer that has not a share for each device of the neighbourhood. Raises SecureSumError."""
+    holders, present = roster.holders(device_id), set(uploaded)
+    wanted = {device for device in holders if device in present}
+    missing = {device for device in holders if device in set(taking_part) - present}
+    if set(revealed.self_seeds) != wanted or set(revealed.mask_keys) != missing:
+        raise SecureSumError("shares must be of the devices of the neighbourhood, and of the secret that was asked for")
+    for share in (*revealed.self_seeds.values(), *revealed.mask_keys.values()):
+        if len(share) != 2 * KEY_BYTES or not set(share) <= set("0123456789abcdef"):
+            raise SecureSumError(f"a share is {2 * KEY_BYTES} hex digits, not {share[:70]!r}")
+
+
+def _by_place(roster: Roster, device: str, revealed: Mapping[str, RevealedShares], which: str) -> dict[int, bytes]:
+    """Return the shares of a device's secret by the x coordinates of their holders."""
+    found = (
+        (holder, getattr(revealed[holder], which).get(device))
+        for holder in roster.holders(device)
+        if holder in revealed
+    )
+    return {roster.places[holder] + 1: bytes.fromhex(share) for holder, share in found if share is not None}
+
+
+def _secret(
+    roster: Roster, device: str, shares: Mapping[int, bytes], mark: str, mark_of: Callable[[bytes], str]
+) -> bytes:
+    """Return the secret that has a mark. Raises SecureSumError: no set of shares that was tried gives it."""
+    threshold = roster.threshold(device)
+    if len(shares) < threshold:
+        raise SecureSumError(f"{len(shares)} shares of device {device} were revealed, and {threshold} are needed")
+    for places in islice(combinations(shares, threshold), _MOST_TRIED):
+        secret = put_together({place: shares[place] for place in places})
+        if mark_of(secret) == mark:
+            return secret
+    raise SecureSumError(f"shares of device {device} are wrong: its secret cannot be put together")
