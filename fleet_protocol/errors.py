@@ -62,7 +62,11 @@ class FeatureMismatchError(ProtocolError):
 
 
 class SecureSumError(ProtocolError):
-    """A private round's keys, shares or lists are not what the protocol allows."""
+    """A private round's keys, shares or lists are not what the protocol allows; ``device_id``: whose, where known."""
+
+    def __init__(self, message: str, device_id: str | None = None) -> None:
+        super().__init__(message)
+        self.device_id = device_id
 
 
 class LabelError(AuricleError):

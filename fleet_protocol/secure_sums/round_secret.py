@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from fleet_protocol.errors import SecureSumError
@@ -87,14 +88,20 @@ class RoundSecret:
         return EncryptedShares(roster.digest.hex(), commitment(self.self_seed(roster)), sealed)
 
     def opened(self, roster: Roster, sealed: Mapping[str, str]) -> dict[str, HeldShares]:
-        """Return the shares that neighbours encrypted for the device. Raises SecureSumError: one is not as it was."""
+        """Return the shares that neighbours encrypted for the device; not those that nobody can read.
+
+        Who sends such shares harms the sum of its own group alone, as by any other lie. Raises SecureSumError: shares
+        of a device that is no neighbour.
+        """
         neighbours, found = set(roster.neighbours(self.device_id)), {}
         for other, digits in sealed.items():
-            if other not in neighbours or len(digits) != 2 * SEALED_BYTES:
-                raise SecureSumError(f"{other[:32]!r} is no neighbour whose shares this device holds")
-            key, about = self._key_with(roster, other, self.device_id), _about(roster, other, self.device_id)
-            text = unseal(key, _from_hex(digits), about)
-            found[other] = HeldShares(text[:KEY_BYTES], text[KEY_BYTES:])
+            if other not in neighbours:
+                raise SecureSumError(f"{other[:32]!r} is no neighbour, and has no shares for this device")
+            with suppress(SecureSumError, ValueError):  # it is not hex, or was not sealed by the neighbour
+                key, about = self._key_with(roster, other, self.device_id), _about(roster, other, self.device_id)
+                text = unseal(key, bytes.fromhex(digits), about)
+                if len(text) == 2 * KEY_BYTES:
+                    found[other] = HeldShares(text[:KEY_BYTES], text[KEY_BYTES:])
         return found
 
     def masked(self, roster: Roster, numbers: Words, taking_part: Iterable[str]) -> Words:
@@ -110,10 +117,3 @@ class RoundSecret:
 
 def _about(roster: Roster, sender: str, receiver: str) -> bytes:
     return _SEALED + roster.digest + bytes.fromhex(sender) + bytes.fromhex(receiver)
-
-
-def _from_hex(digits: str) -> bytes:
-    try:
-        return bytes.fromhex(digits)
-    except ValueError as error:
-        raise SecureSumError("encrypted shares must be hex digits") from error

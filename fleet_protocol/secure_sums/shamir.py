@@ -6,7 +6,7 @@ Neither time nor memory that is read depends on a secret: products are made of s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
+from functools import cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,12 +73,23 @@ def _at_zero(place: int, places: tuple[int, ...]) -> int:
 
 
 def _product(one: int, other: int) -> int:
-    return int(times(np.array([one], np.uint8), other)[0])
+    """Return a product of public numbers: places."""
+    product = 0
+    while other:
+        product ^= one * (other & 1)
+        one = (one << 1) ^ (0x100 | _REDUCTION) * (one >> 7)
+        other >>= 1
+    return product
 
 
+@cache
 def _inverse(value: int) -> int:
     """Return value^254, which is 1 / value: there are 255 numbers but 0."""
-    return reduce(_product, [value] * 254)
+    square, power = value, 1
+    for _ in range(7):  # 254 = 2 + 4 + ... + 128
+        square = _product(square, square)
+        power = _product(power, square)
+    return power
 
 
 def _require_places(places: tuple[int, ...]) -> None:

@@ -17,4 +17,6 @@ def require_signed(member: Member, context: bytes) -> None:
     """Refuse a device's keys that it did not sign for this round, in hex digits. Raises SecureSumError."""
     text = signed_bytes(context, member.device_id, member.mask_key, member.share_key)
     if not is_signed(member.signing_key, member.signature, text):
-        raise SecureSumError(f"the keys of device {member.device_id} are not signed by it for this round")
+        raise SecureSumError(
+            f"the keys of device {member.device_id} are not signed by it for this round", member.device_id
+        )

@@ -58,15 +58,20 @@ def unmasked(
 def require_revealed(
     roster: Roster, device_id: str, taking_part: Iterable[str], uploaded: Iterable[str], revealed: RevealedShares
 ) -> None:
-    """Refuse an answer that has not a share for each device of the neighbourhood. Raises SecureSumError."""
+    """Refuse an answer of other devices or secrets than were asked for. Raises SecureSumError.
+
+    Some may lack: who encrypted no share that its neighbour can read, has none there.
+    """
     holders, present = roster.holders(device_id), set(uploaded)
     wanted = {device for device in holders if device in present}
     missing = {device for device in holders if device in set(taking_part) - present}
-    if set(revealed.self_seeds) != wanted or set(revealed.mask_keys) != missing:
-        raise SecureSumError("shares must be of the devices of the neighbourhood, and of the secret that was asked for")
+    if not (set(revealed.self_seeds) <= wanted and set(revealed.mask_keys) <= missing):
+        raise SecureSumError(
+            "shares must be of devices of the neighbourhood, and of the secret that was asked for", device_id
+        )
     for share in (*revealed.self_seeds.values(), *revealed.mask_keys.values()):
         if len(share) != 2 * KEY_BYTES or not set(share) <= set("0123456789abcdef"):
-            raise SecureSumError(f"a share is {2 * KEY_BYTES} hex digits, not {share[:70]!r}")
+            raise SecureSumError(f"a share is {2 * KEY_BYTES} hex digits, not {share[:70]!r}", device_id)
 
 
 def _by_place(roster: Roster, device: str, revealed: Mapping[str, RevealedShares], which: str) -> dict[int, bytes]:
@@ -85,9 +90,10 @@ def _secret(
     """Return the secret that has a mark. Raises SecureSumError: no set of shares that was tried gives it."""
     threshold = roster.threshold(device)
     if len(shares) < threshold:
-        raise SecureSumError(f"{len(shares)} shares of device {device} were revealed, and {threshold} are needed")
+        said = f"{len(shares)} shares of device {device} were revealed, and {threshold} are needed"
+        raise SecureSumError(said, device)
     for places in islice(combinations(shares, threshold), _MOST_TRIED):
         secret = put_together({place: shares[place] for place in places})
         if mark_of(secret) == mark:
             return secret
-    raise SecureSumError(f"shares of device {device} are wrong: its secret cannot be put together")
+    raise SecureSumError(f"shares of device {device} are wrong: its secret cannot be put together", device)
