@@ -64,6 +64,15 @@ def test_one_liar_of_ten_plants_no_word_and_takes_no_slot(tmp_path):
     assert row["of two others heard %"] > 0
 
 
+@pytest.mark.skipif(not (DATA / "gsc_v2_test").is_dir(), reason=f"there are no recordings in {DATA}")
+def test_the_more_devices_are_in_a_mean_the_less_often_it_tells_who_spoke(tmp_path):
+    for word in ("yes", "go"):
+        (tmp_path / word).symlink_to(DATA / "gsc_v2_test" / word)
+    alone, many = measured("who_spoke", "--data", tmp_path, "--devices", "1", "30")[0]
+    assert (alone["devices"], many["devices"], alone["draws"]) == (1, 30, 40)
+    assert alone["told %"] > 70 > 45 > many["told %"]
+
+
 def test_several_servers_without_a_database_that_they_share_are_refused():
     done = run_module("benchmarks.load", "--servers", "3")
     assert (done.returncode, "--database" in done.stderr) == (1, True)
