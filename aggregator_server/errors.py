@@ -31,6 +31,7 @@ CODES: dict[str, tuple[int, str]] = {
     "method_not_allowed": (405, "This address does not take that method."),
     "round_open": (409, "A round is open; only one may be."),
     "round_closed": (409, "The round is over: its deadline passed, or it is done, failed or cancelled."),
+    "stage_over": (409, "The private round is in another stage, or the device missed one."),
     "round_not_done": (409, "The round has no result to learn from."),
     "last_class": (409, "The fleet would be left without a class, or without a public recording."),
     "duplicate_update": (409, "The device uploaded other bytes for this round before; the first upload stands."),

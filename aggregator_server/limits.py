@@ -76,6 +76,9 @@ SENDERS = 32  # of one class, that are noted
 DEVICES_NEEDED = 2  # that must have sent a class before others listen for it, by default
 CLASSES = 256  # of a fleet, those that wait for an operator included; a published public set may have more
 
+# Devices of a private round's group. A share's number has 8 bits, and a group may be dealt almost twice as many.
+LEAST_GROUP, LARGEST_GROUP = 4, 128
+
 # What no row names is removed at this age: by then whoever stored it has written its row, or never will.
 UNNAMED_S = 86_400.0
 
@@ -116,3 +119,5 @@ SCREEN_CAP = 10.0
 SELECTION_CAP = 10.0
 # Uploads that were screened or refused, less those that counted since, at which a device is put in quarantine.
 SUSPICION = 3
+# The same where a whole group stands out, most of whose devices are honest.
+SUSPICION_IN_GROUPS = 6

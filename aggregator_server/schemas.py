@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from fleet_protocol.messages.field_meaning import Doc
+from fleet_protocol.messages.private_rounds import PrivateStage
 from fleet_protocol.messages.rest import Choice, ClassInfo, RoundPlan, RoundState, Versions
 from fleet_protocol.methods.setting import Value
 
@@ -240,6 +241,14 @@ class ClassDetail:
 
 
 @dataclass(frozen=True)
+class PrivateRequest:
+    """How a private round shall sum what devices send."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
+    groups: Annotated[int, Doc("Devices of a group, at least: of each group the server learns the sum alone")] = 8
+
+
+@dataclass(frozen=True)
 class RoundRequest:
     """The round that an administrator wants."""
 
@@ -260,6 +269,9 @@ class RoundRequest:
         Choice | dict[str, Value] | None, Doc("How devices are selected, or settings of the strategy's own way")
     ] = None
     personalisation: Annotated[Choice | None, Doc("How a device makes the result its own; None: its strategy's")] = None
+    private: Annotated[
+        PrivateRequest | None, Doc("How devices hide their numbers in sums; None: the server sees each upload")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,6 +371,25 @@ class DiscoveryInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrivateGroupInfo:
+    """A group of a private round, of which the server learns the sum alone."""
+
+    devices: Annotated[tuple[str, ...], Doc("Its devices, in the order of the deal")]
+    outcome: Annotated[str, Doc("How many devices its sum is of, or why it does not count; empty before the end")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateInfo:
+    """How a private round stands."""
+
+    group_size: Annotated[int, Doc("Devices of a group, at least, where there are so many")]
+    stage: Annotated[PrivateStage | None, Doc("Stage that it is in; None: it is over")]
+    ends_at: Annotated[datetime | None, Doc("When the stage ends at the latest")]
+    answered: Annotated[int, Doc("Devices that have answered in the stage")]
+    groups: Annotated[tuple[PrivateGroupInfo, ...], Doc("Its groups; none before the deal")] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class RoundDetail:
     """A round with all details."""
 
@@ -386,6 +417,7 @@ class RoundDetail:
     left_out: Annotated[tuple[LeftOutInfo, ...], Doc("Devices that were away when it opened: the first 50")] = ()
     left_out_count: Annotated[int, Doc("Number of all devices that were away")] = 0
     damaged: Annotated[tuple[str, ...], Doc("Devices left out, their uploads being damaged on the disk")] = ()
+    private: Annotated[PrivateInfo | None, Doc("How a private round stands; None: the server sees each upload")] = None
     operation: Annotated[dict[str, Any], Doc("Details of what an operator did")] = field(default_factory=dict)
     accuracy_classes: Annotated[dict[str, int], Doc("Number of classes that each chose among")] = field(
         default_factory=dict

@@ -9,6 +9,7 @@ from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.limits import CLASSES
 from fleet_protocol.bundle.bundle_file import Manifest
 from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.messages.private_rounds import Member, RevealedShares
 from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.messages.rest import RoundPlan, Update
 from fleet_protocol.numbers.arrays import Floats
@@ -28,6 +29,7 @@ class UploadTerms:
         manifest: Manifest of the shared model; None in a round without one.
         feature_range: Function that reads the range of the public recordings' features, to which descriptions of sounds
             must keep; None where nobody knows it.
+        plan: Plan of the round; None where nobody knows it.
     """
 
     public_set: str
@@ -36,6 +38,7 @@ class UploadTerms:
     settings: FeatureSettings
     manifest: Manifest | None = None
     feature_range: Callable[[], FeatureRange] | None = None
+    plan: RoundPlan | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,33 @@ class ClassTerms:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrivateGroup:
+    """A group of a private round: what its devices sent, in the order of the deal.
+
+    Attributes:
+        index: Number of the group, from 0.
+        shares: Shares of its two secrets that a device encrypted for neighbours, by the device and the neighbour.
+        commitments: Digest of the seed of its self mask, by device that sent shares.
+        uploaded: Devices whose masked upload arrived in time.
+        revealed: Shares that a device revealed after that.
+        dropped: Why the group could not go on; None where it could.
+    """
+
+    index: int
+    members: tuple[Member, ...]
+    shares: Mapping[str, Mapping[str, str]]
+    commitments: Mapping[str, str]
+    uploaded: tuple[str, ...]
+    revealed: Mapping[str, RevealedShares]
+    dropped: str | None
+
+    @property
+    def taking_part(self) -> tuple[str, ...]:
+        """Devices that sent shares."""
+        return tuple(member.device_id for member in self.members if member.device_id in self.shares)
+
+
+@dataclass(frozen=True, kw_only=True)
 class RoundInputs:
     """Everything that an aggregation may use.
 
@@ -99,6 +129,7 @@ class RoundInputs:
         prototypes: The fleet's prototypes before the round; None where it has none.
         state: State kept from the strategy's round before, in a round without a model; empty at first.
         revoked: Devices of whose earlier uploads nothing may count.
+        private: Groups of a private round; None in another one.
         scratch: Folder on disk for temporary files of what does not fit the memory; None: the system's.
     """
 
@@ -115,6 +146,7 @@ class RoundInputs:
     state: Arrays = field(default_factory=dict)
     revoked: frozenset[str] = frozenset()
     class_terms: ClassTerms = field(default_factory=ClassTerms)
+    private: tuple[PrivateGroup, ...] | None = None
     scratch: Path | None = None
 
 

@@ -13,7 +13,16 @@ from aggregator_server.aggregation.prototype_mean import combine, weights_of
 from fleet_protocol.limits import STATES_BEFORE
 from fleet_protocol.methods.setting import Value
 from fleet_protocol.numbers.arrays import Bools, Doubles, Floats
+from fleet_protocol.numbers.similar_groups import SIMILAR_FROM, similar_groups
 from fleet_protocol.numbers.word_order import WordOrder
+
+COMPARED = 512  # votes for a class that are compared with one another
+
+
+def alike(directions: Doubles) -> Bools:
+    """Tell which of devices' sounds, by their directions, float64 [devices, numbers], are the one of most, bool [n]."""
+    mean = directions[similar_groups(directions[:COMPARED])[0]].mean(axis=0)
+    return np.asarray(directions @ (mean / np.linalg.norm(mean)) >= SIMILAR_FROM)
 
 
 def combine_order(

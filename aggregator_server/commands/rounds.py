@@ -62,6 +62,8 @@ def _add_plan(start: argparse.ArgumentParser) -> None:
     start.add_argument("--deadline", type=duration, metavar="TIME", help="when it ends at the latest, like 10m (10m)")
     start.add_argument("--quorum", type=float, metavar="SHARE", help="of the devices: if fewer upload, it fails (0.5)")
     start.add_argument("--seed", type=int, metavar="N", help="of everything random (0)")
+    said = "devices hide their numbers in sums of groups of so many at least (8), which alone the server learns"
+    start.add_argument("--private", type=int, nargs="?", const=8, metavar="SIZE", help=said)
     start.add_argument("--new-classes", type=int, metavar="N", help="how many new sounds there are, if known")
 
 
@@ -122,6 +124,7 @@ def _plan_of(options: argparse.Namespace) -> dict[str, Any]:
         "quorum": options.quorum,
         "seed": options.seed,
         "new_classes": options.new_classes,
+        "private": None if options.private is None else {"groups": options.private},
     } | {part: getattr(options, part) for part in _PART_HELP}
     return {name: value for name, value in given.items() if value is not None}
 

@@ -13,6 +13,7 @@ from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.invitations import require_open
 from aggregator_server.fleet.public_sets import require_fleets_features
 from aggregator_server.fleet.reputation import with_reputation
+from aggregator_server.fleet.signing_keys import check_signing_key, note_signing_key
 from aggregator_server.fleet.versions import check_versions, is_outdated
 from aggregator_server.limits import CLIPS, DEVICES_PER_ENROLMENT_TOKEN
 from aggregator_server.names import check_name
@@ -93,6 +94,8 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
         row.clips = enrolment.clips or row.clips
         row.network, row.trouble = enrolment.network or None, enrolment.trouble or None
         row.versions = versions
+        session.flush()  # a new device's row is there before that of its key
+        note_signing_key(session, row.device_id, enrolment.signing_key)
         return Enrolled(enrolment.device_id, all_classes(session), row.waiting)
 
 
@@ -267,6 +270,7 @@ def _check(enrolment: Enrolment) -> FeatureSettings:
         raise errors.InvalidRequestError(
             f"network must be 64 lower-case hex digits or left out, not {enrolment.network[:80]!r}"
         )
+    check_signing_key(enrolment.signing_key)
     if enrolment.trouble:
         check_name(enrolment.trouble, "a device's trouble")
     if len(enrolment.labels) > LABELS:

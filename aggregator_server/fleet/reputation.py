@@ -48,11 +48,17 @@ def note_refusal(session: Session, device_id: str, round_id: int, message: str, 
 
 
 def note_round(
-    session: Session, round_id: int, uploaded: Sequence[str], screened: Mapping[str, Mapping[str, Any]], now: float
+    session: Session,
+    round_id: int,
+    uploaded: Sequence[str],
+    screened: Mapping[str, Mapping[str, Any]],
+    now: float,
+    limit: int = SUSPICION,
 ) -> tuple[str, ...]:
     """Note whose uploads counted in a round, and whose stood out; return the devices that this put in quarantine.
 
-    ``screened``: by device, why the screen dropped its upload, as in the round's details.
+    ``screened``: by device, why the screen dropped its upload, as in the round's details. ``limit``: the suspicion for
+    quarantine.
     """
     found, rows = [], _rows(session, uploaded)
     for device_id in uploaded:
@@ -62,9 +68,15 @@ def note_round(
             continue
         row.screened += 1
         why = screened[device_id]
-        if _suspect(session, row, why, f"round {round_id}: {_says(why)}", now):
+        if _suspect(session, row, why, f"round {round_id}: {_says(why)}", now, limit):
             found.append(device_id)
     return tuple(found)
+
+
+def is_quarantined(session: Session, device_id: str) -> bool:
+    """Tell whether a device's uploads count no more."""
+    row = session.get(ReputationRow, device_id)
+    return row is not None and row.quarantined_at is not None
 
 
 def with_reputation(session: Session, devices: Collection[DeviceInfo]) -> tuple[DeviceInfo, ...]:
@@ -97,10 +109,12 @@ def _new_row(session: Session, device_id: str) -> ReputationRow:
     return row
 
 
-def _suspect(session: Session, row: ReputationRow, why: Mapping[str, Any], said: str, now: float) -> bool:
+def _suspect(
+    session: Session, row: ReputationRow, why: Mapping[str, Any], said: str, now: float, limit: int = SUSPICION
+) -> bool:
     """Note an upload that did not count; return whether that put the device in quarantine."""
     row.suspicion = suspicion_after(row.suspicion, why)
-    if row.suspicion < SUSPICION or row.quarantined_at is not None:
+    if row.suspicion < limit or row.quarantined_at is not None:
         return False
     times = f"{row.screened} of its uploads stood out, {row.refused} were refused, {row.counted} counted"
     put_in_quarantine(session, row, f"{times}; {said}", now, SERVER)
@@ -117,5 +131,6 @@ def _says(why: Mapping[str, Any]) -> str:
     """Say why the screen dropped an upload."""
     far = [f"{name} {distance:g}" for name, distance in why.get("distances", {}).items()]
     parts = [f"distance from the fleet's median, in medians: {', '.join(far)}"] if far else []
+    parts += ["of the sum of its group"] if why.get("group") is not None else []
     parts += ["it points away from the others"] if why.get("against") else []
     return "; ".join(parts)

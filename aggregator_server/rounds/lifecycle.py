@@ -8,16 +8,20 @@ Killed anywhere, it can start again and comes to the same bytes.
 
 from collections.abc import Callable
 
+from sqlalchemy.orm import Session
+
 from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.rounds.computation import compute_here
 from aggregator_server.rounds.opening import open_next_group_round, open_requested
+from aggregator_server.rounds.private.stages import move
 from aggregator_server.rounds.queries import (
     is_open,
     mark_cancelled,
     mark_failed,
     read_waiting,
     require_round,
+    stage_due,
     state_of,
     write_seen,
 )
@@ -61,11 +65,16 @@ def advance(
 
     Args:
         compute: makes the result of a round, or says why there is none (rounds/computation.py).
-        closed: called as soon as the round's end is durable; files that are needed no more are removed afterwards.
+        closed: called as soon as the round's end, or its next stage, is durable; files that are needed no more are
+            removed afterwards.
 
     Raises OSError, MemoryError: the result says nothing about the round: call again later.
     """
     while True:
+        ended = move_stage(store, now, closed)
+        if ended is not None:
+            remove_uploads(store, ended)
+            return ended
         with store.reading() as session:
             is_due, _ = read_waiting(session, now)
             snapshot = read_open_round(session) if is_due else None
@@ -80,10 +89,36 @@ def advance(
                 mark_failed(session, snapshot.round_id, now, result)
             else:
                 apply_result(session, snapshot.round_id, result, now)
-            session.expire_all()
-            row = session.get_one(RoundRow, snapshot.round_id)
-            audit(session, "round_closed", SERVER, now, round_id=row.round_id, state=row.state, reason=row.reason)
+            _note_end(session, snapshot.round_id, now)
             open_next_group_round(session, snapshot.round_id, now)
         closed()
         remove_uploads(store, snapshot.round_id)
         return snapshot.round_id
+
+
+def move_stage(store: Store, now: float, moved: Callable[[], None]) -> int | None:
+    """Move the open private round through the stages that are over; return its number where it ended so.
+
+    ``moved``: called after each.
+    """
+    while True:
+        with store.reading() as session:
+            if stage_due(session, now) is None:
+                return None
+        with store.writing() as session:
+            round_id = stage_due(session, now)
+            if round_id is None:
+                return None
+            reason = move(session, session.get_one(RoundRow, round_id))
+            if reason is not None:
+                mark_failed(session, round_id, now, reason)
+                _note_end(session, round_id, now)
+        moved()
+        if reason is not None:
+            return round_id
+
+
+def _note_end(session: Session, round_id: int, now: float) -> None:
+    session.expire_all()
+    row = session.get_one(RoundRow, round_id)
+    audit(session, "round_closed", SERVER, now, round_id=row.round_id, state=row.state, reason=row.reason)

@@ -26,6 +26,7 @@ from aggregator_server.fleet.shared_models import current_model, with_network
 from aggregator_server.limits import LABEL_ENTROPY, SELECTION_CAP
 from aggregator_server.rounds.history import Group, kept_state, schedule_of, starting_point
 from aggregator_server.rounds.plan import make_plan, parsed_plan
+from aggregator_server.rounds.private.stages import begin
 from aggregator_server.rounds.queries import is_done, newest_done, read_columns, read_history, require_no_open_round
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.selection.draw import are_there, data_sizes, select
@@ -34,8 +35,10 @@ from aggregator_server.store.tables import IS_ACTIVE, OPEN, DeviceRow, Participa
 from aggregator_server.strategies.registry import FleetKind, recommended
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
+from fleet_protocol.messages.private_rounds import PrivatePlan
 from fleet_protocol.messages.rest import RoundPlan
 from fleet_protocol.methods.personalisations import personalisations
+from fleet_protocol.secure_sums.roster import smallest_group
 
 _NAMED = 50  # devices that a round leaves out
 
@@ -98,6 +101,8 @@ def _insert_round(
     for batch in batches(selected):
         chosen = [{"round_id": row.round_id, "device_id": device_id, "metrics": {}} for device_id in batch]
         connection.execute(statement, chosen)
+    if plan.private is not None:
+        begin(session, row)
     return row
 
 
@@ -132,14 +137,30 @@ def _statistics(session: Session) -> tuple[DeviceStatistics, ...]:
 
 
 def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> tuple[str, ...]:
-    candidates, history = read_columns(session, now), read_history(session, row.strategy)
-    selected = select(candidates, plan.selection, history, (plan.seed, row.round_id))
+    candidates = read_columns(session, now, private=plan.private is not None)
+    selected = select(candidates, plan.selection, read_history(session, row.strategy), (plan.seed, row.round_id))
+    if plan.private is not None:
+        _require_group(session, plan.private, len(selected), len(candidates.device_ids))
     if not selected:
         raise errors.RefusedError("no_devices", _why_nobody(session, plan, any_may=bool(len(candidates.device_ids))))
     away = ~are_there(candidates, plan.selection)
     silence = dict(zip(candidates.device_ids[away].tolist(), candidates.unseen_s[away].tolist(), strict=True))
     row.details = _left_out(session, {device_id.decode(): now - unseen for device_id, unseen in silence.items()})
     return selected
+
+
+def _require_group(session: Session, private: PrivatePlan, selected: int, able: int) -> None:
+    """Check that there are enough devices for a group. Raises RefusedError: there are not; says why."""
+    needed = smallest_group(private.group_size)
+    if selected >= needed:
+        return
+    unable = count_devices(session, IS_ACTIVE) - able
+    more = f"; {unable} others cannot take part in one: they need the extra `private`" if unable else ""
+    raise errors.RefusedError(
+        "invalid_plan",
+        f"a private round with groups of {private.group_size} needs {needed} devices that are there and can take part "
+        f"in one, and {selected} were found{more}. Ask for smaller groups, or for a round that is not private",
+    )
 
 
 def _of_group(session: Session, plan: RoundPlan, group: Group, now: float) -> tuple[str, ...]:

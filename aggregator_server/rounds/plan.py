@@ -4,11 +4,13 @@ import json
 from functools import lru_cache
 
 from aggregator_server.errors import RefusedError
+from aggregator_server.limits import LARGEST_GROUP, LEAST_GROUP
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store.tables import Json
-from aggregator_server.strategies.registry import complete, known_settings, strategy
+from aggregator_server.strategies.registry import complete, known_settings, strategies, strategy
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import PlanError
+from fleet_protocol.messages.private_rounds import PrivatePlan
 from fleet_protocol.messages.rest import Choice, RoundPlan, parse
 from fleet_protocol.methods.personalisations import personalisations
 from fleet_protocol.methods.setting import Value
@@ -37,15 +39,20 @@ def make_plan(request: RoundRequest, chosen: Strategy | None = None) -> RoundPla
     try:
         personalisation = complete("personalisation", request.personalisation or Choice(chosen.personalisation))
         _check_groups(personalisation, chosen)
-        return RoundPlan(
+        private = None if request.private is None else _private(request, chosen, personalisation)
+        plan = RoundPlan(
             local=complete("local", Choice(chosen.local, request.settings)),
-            aggregation=_aggregation(chosen, request.aggregation),
+            aggregation=_aggregation(chosen, request.aggregation, is_private=private is not None),
             selection=complete("selection", _choice(request.selection or {}, chosen.selection)),
             deadline_s=float(request.deadline_s),
             quorum=float(request.quorum),
             seed=request.seed,
             personalisation=personalisation,
+            private=private,
         )
+        if private is not None and chosen.private is not None:
+            chosen.private.check_plan(plan)
+        return plan
     except PlanError as error:
         raise RefusedError("invalid_plan", str(error)) from error
 
@@ -78,6 +85,30 @@ def _check_groups(personalisation: Choice, chosen: Strategy) -> None:
         )
 
 
+def _private(request: RoundRequest, chosen: Strategy, personalisation: Choice) -> PrivatePlan:
+    """Return how a round sums. Raises RefusedError: something of the request needs each device's own numbers."""
+    assert request.private is not None
+    groups = request.private.groups
+    if chosen.private is None:
+        able = ", ".join(sorted(name for name, other in strategies().items() if other.private is not None))
+        raise RefusedError(
+            "invalid_plan", f"strategy {chosen.name!r} needs each device's upload; a private round can be of: {able}"
+        )
+    if not LEAST_GROUP <= groups <= LARGEST_GROUP:
+        raise RefusedError(
+            "invalid_plan",
+            f"private groups have {LEAST_GROUP} to {LARGEST_GROUP} devices, not {groups}: of fewer a sum says too "
+            "much of each, and of more one that stays away costs too much",
+        )
+    if personalisation.name != "none":
+        raise RefusedError(
+            "invalid_plan", f"a private round has personalisation 'none', not {personalisation.name!r}; leave it out"
+        )
+    if request.new_classes is not None:
+        raise RefusedError("invalid_plan", "a private round looks for no new sounds; leave new_classes out")
+    return PrivatePlan(groups)
+
+
 def _choice(wanted: Choice | dict[str, Value], own: str) -> Choice:
     """Return the method that was named, else the strategy's own with these settings."""
     if isinstance(wanted, Choice):
@@ -86,7 +117,7 @@ def _choice(wanted: Choice | dict[str, Value], own: str) -> Choice:
     return Choice(str(wanted["name"])) if list(wanted) == ["name"] else Choice(own, wanted)
 
 
-def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value]) -> Choice:
+def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value], *, is_private: bool) -> Choice:
     """Return the plan's aggregation part: the rule that was named, else the strategy's own with these settings."""
     wanted = _choice(wanted, chosen.aggregation)
     if wanted.name not in chosen.aggregations:
@@ -96,4 +127,12 @@ def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value]) -> Choice:
         )
     known = known_settings("aggregation")[wanted.name]
     own = {name: value for name, value in chosen.defaults.items() if name in known}
-    return complete("aggregation", Choice(wanted.name, own | wanted.settings))
+    fixed = chosen.private.settings if is_private and chosen.private is not None else {}
+    for name, value in fixed.items():
+        if wanted.settings.get(name, value) != value:
+            raise RefusedError(
+                "invalid_plan",
+                f"a private round cannot have {name} = {wanted.settings[name]!r}, which needs each device's upload; "
+                f"leave it out ({value!r})",
+            )
+    return complete("aggregation", Choice(wanted.name, own | dict(fixed) | wanted.settings))

@@ -16,6 +16,9 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from aggregator_server.errors import RefusedError, RoundNotFoundError
 from aggregator_server.fleet.reputation import QUARANTINED
+from aggregator_server.fleet.signing_keys import WITH_KEY
+from aggregator_server.rounds.private.stages import LAST, forget
+from aggregator_server.rounds.private.waiting import lacks_answers
 from aggregator_server.selection.draw import Columns, History
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import (
@@ -26,6 +29,7 @@ from aggregator_server.store.tables import (
     DeviceRow,
     OperationRow,
     ParticipantRow,
+    PrivateRoundRow,
     RoundRow,
     table_of,
 )
@@ -37,6 +41,7 @@ OF_FLEET = RoundRow.follows.is_(None)
 # Rounds that devices worked for; the others have the result of an operator's operation.
 _WITH_DEVICES = RoundRow.round_id.not_in(select(OperationRow.round_id))
 
+_STAGES = table_of(PrivateRoundRow)
 _ROUNDS, _PARTICIPANTS, _DEVICES = table_of(RoundRow), table_of(ParticipantRow), table_of(DeviceRow)
 _IS_OPEN = _ROUNDS.c.state == OPEN  # for statements on tables
 _ACTIVE = (
@@ -50,9 +55,17 @@ _CANCELLED = "cancelled by "
 IS_CANCELLED = (RoundRow.state == FAILED) & RoundRow.reason.startswith(_CANCELLED)
 """Whether an operator ended a round without a result. It is kept, and told to older programs, as one that failed."""
 T = TypeVar("T")
-_WAITING = select(
-    _ROUNDS.c.deadline_at, exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_(None)).label("missing")
-).where(_IS_OPEN)
+_WAITING = (
+    select(
+        _ROUNDS.c.round_id,
+        _ROUNDS.c.deadline_at,
+        exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_(None)).label("missing"),
+        _STAGES.c.stage,
+        _STAGES.c.ends_at,
+    )
+    .select_from(_ROUNDS.outerjoin(_STAGES, _STAGES.c.round_id == _ROUNDS.c.round_id))
+    .where(_IS_OPEN)
+)
 # The digests of what was uploaded for rounds that are over.
 UPLOADS_OF_CLOSED_ROUNDS = (
     select(ParticipantRow.upload)
@@ -73,12 +86,14 @@ def is_done(row: RoundRow) -> bool:
 
 
 def mark_done(session: Session, round_id: int, now: float, result: dict[str, Any]) -> None:
-    """End a round with a result."""
+    """End a round with a result; what devices sent for the stages of a private one is removed."""
+    forget(session, round_id)
     session.execute(update(RoundRow).where(RoundRow.round_id == round_id).values(**result, state=DONE, closed_at=now))
 
 
 def mark_failed(session: Session, round_id: int, now: float, reason: str) -> None:
     """End a round without a result; the reason is for people."""
+    forget(session, round_id)
     failed = {"state": FAILED, "closed_at": now, "reason": reason[:_REASON_LENGTH]}
     session.execute(update(RoundRow).where(RoundRow.round_id == round_id).values(**failed))
 
@@ -114,13 +129,25 @@ def no_such_round(round_id: int) -> RoundNotFoundError:
 def read_waiting(session: Session, now: float) -> tuple[bool, float | None]:
     """Return (whether the open round need not wait any longer, when it closes at the latest).
 
-    The former as ``quorum.may_end`` says it, but at the cost of one lookup: a server asks after every
-    upload. The latter in seconds since 1970; None where no round is open.
+    Of a private round that is said of its stage. The former as ``quorum.may_end`` says it, but at the cost of one
+    lookup: a server asks after every upload. The latter in seconds since 1970; None where no round is open.
     """
     found: Any = session.execute(_WAITING).first()
     if found is None:
         return False, None
+    if found.stage is not None:
+        missing = lacks_answers(session, found.round_id, found.stage)
+        return not missing or now >= found.ends_at, found.ends_at
     return not found.missing or now >= found.deadline_at, found.deadline_at
+
+
+def stage_due(session: Session, now: float) -> int | None:
+    """Return the number of the open private round where its stage is over, and not the last."""
+    found: Any = session.execute(_WAITING).first()
+    if found is None or found.stage in (None, LAST):
+        return None
+    is_over = now >= found.ends_at or not lacks_answers(session, found.round_id, found.stage)
+    return int(found.round_id) if is_over else None
 
 
 def open_round_id(session: Session) -> int | None:
@@ -174,10 +201,11 @@ _CANDIDATES = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.seen_at).wh
 )
 
 
-def read_columns(session: Session, now: float) -> Columns:
-    """Return the devices that may take part, not those in quarantine; rows are read part by part."""
+def read_columns(session: Session, now: float, *, private: bool = False) -> Columns:
+    """Return the devices that may take part, in private rounds if so, not those in quarantine; read part by part."""
     ids, numbers = [np.empty(0, "S32")], [np.empty((0, 2))]
-    for part in session.execute(_CANDIDATES, execution_options={"yield_per": _READ}).partitions():
+    candidates = _CANDIDATES.where(DeviceRow.device_id.in_(WITH_KEY)) if private else _CANDIDATES
+    for part in session.execute(candidates, execution_options={"yield_per": _READ}).partitions():
         ids.append(np.array([row[0].encode() for row in part], "S32"))
         numbers.append(np.array([(row[1], row[2]) for row in part], np.float64))
     all_ids = np.concatenate(ids)

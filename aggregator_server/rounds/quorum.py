@@ -2,11 +2,20 @@
 
 import math
 
+from aggregator_server.rounds.private.stages import LAST
 from aggregator_server.rounds.snapshot import RoundSnapshot
 
 
 def may_end(round_: RoundSnapshot, now: float) -> bool:
-    """Tell whether a round need not wait any longer: every selected device uploaded, or the deadline passed."""
+    """Tell whether a round need not wait any longer: every selected device uploaded, or the deadline passed.
+
+    A private one waits until who uploaded has revealed shares, too.
+    """
+    if round_.private is not None:
+        revealed = {device_id for group in round_.private for device_id in group.revealed}
+        asked = {device_id for group in round_.private if group.dropped is None for device_id in group.uploaded}
+        waits = any(device_id in asked - revealed for device_id, _ in round_.uploads)
+        return round_.stage == LAST and (not waits or now >= round_.deadline_at)
     return len(round_.uploads) == round_.selected or now >= round_.deadline_at
 
 

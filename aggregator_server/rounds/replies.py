@@ -16,6 +16,7 @@ from aggregator_server.errors import BlobError
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.history import schedule_of
 from aggregator_server.rounds.plan import parsed_plan
+from aggregator_server.rounds.private.replies import private_info
 from aggregator_server.rounds.queries import COUNTS, IS_CANCELLED, OF_FLEET, is_open, require_round
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.store import Store
@@ -53,6 +54,7 @@ def describe_round(store: Store, round_id: int, now: float | None = None) -> sch
         details, planned = row.details, schedule_of(row)
         operation = session.get(OperationRow, round_id)
         model = model_blob(session, row.model_version)
+        private = private_info(session, plan, round_id, details)
     discovery = details.get("discovery")
     return schemas.reply(
         schemas.RoundDetail,
@@ -62,6 +64,7 @@ def describe_round(store: Store, round_id: int, now: float | None = None) -> sch
         participants=participants,
         discovery=parse(schemas.DiscoveryInfo, discovery) if discovery else None,
         model=model,
+        private=private,
         groups=planned.groups,
         group_rounds=planned.rounds,
         operation={} if operation is None else operation.details,

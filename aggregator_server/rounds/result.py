@@ -21,6 +21,7 @@ from aggregator_server.fleet.audit import SERVER, audit
 from aggregator_server.fleet.class_backing import add_senders, note_senders
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.fleet.reputation import note_round
+from aggregator_server.limits import SUSPICION, SUSPICION_IN_GROUPS
 from aggregator_server.rounds.queries import mark_done, of_uploads, training_loss
 from aggregator_server.rounds.quorum import why_missed
 from aggregator_server.rounds.snapshot import RoundSnapshot
@@ -51,6 +52,7 @@ class StoredResult:
     result: RoundResult
     blobs: dict[str, str | None]  # the blobs after the round, by kind
     grown: bool  # whether there are new classes, and so another public set
+    suspicion: int = SUSPICION  # at which a device is put in quarantine
 
 
 Compute = Callable[[BlobStore, RoundSnapshot], StoredResult | str]  # makes a round's result, or says why it has none
@@ -92,8 +94,17 @@ class StoredRound:
             state=state,
             revoked=frozenset(snapshot.revoked),
             class_terms=snapshot.class_terms,
+            private=snapshot.private,
             scratch=self._blobs.folder,
         )
+
+    @property
+    def aggregate(self) -> Callable[[RoundInputs], RoundResult]:
+        """The strategy's way to combine the inputs."""
+        if self.plan.private is None:
+            return self.strategy.aggregate
+        assert self.strategy.private is not None  # or none would have been opened
+        return self.strategy.private.aggregate
 
     def _contributions(self) -> tuple[Contribution, ...]:
         """Read the uploads that are neither missing nor damaged, some at a time; the documents stay in memory."""
@@ -173,7 +184,7 @@ def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
     """
     stored = StoredRound(blobs, snapshot)
     inputs = stored.inputs()
-    result = stored.strategy.aggregate(inputs)
+    result = stored.aggregate(inputs)
     whole = {contribution.update.device_id for contribution in inputs.contributions}
     result.details["damaged"] = sorted({device_id for device_id, _ in snapshot.uploads} - whole)
     grown = len(result.public_set.classes) > len(snapshot.classes)
@@ -190,7 +201,8 @@ def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
         stored_as["prototypes"] = blobs.put(result.prototypes.pack())
     if result.state:
         stored_as["server_state"] = blobs.put(pack(result.state, {"of": stored.state_owner}))
-    return StoredResult(result=result, blobs=stored_as, grown=grown)
+    limit = SUSPICION if stored.plan.private is None else SUSPICION_IN_GROUPS
+    return StoredResult(result=result, blobs=stored_as, grown=grown, suspicion=limit)
 
 
 def apply_result(session: Session, round_id: int, stored: StoredResult, now: float) -> None:
@@ -222,7 +234,7 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
     note_senders(session, result.senders)
     screened = (result.details.get("aggregation") or {}).get("screened", {})
     uploaders = of_uploads(session, round_id, ParticipantRow.device_id)
-    quarantined = note_round(session, round_id, uploaders, screened, now)
+    quarantined = note_round(session, round_id, uploaders, screened, now, stored.suspicion)
     columns = {f"result_{kind}": stored.blobs.get(kind) for kind in KINDS}
     opened = session.get_one(RoundRow, round_id).details
     details = opened | result.details | {"quarantined": list(quarantined)}

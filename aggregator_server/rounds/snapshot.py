@@ -7,14 +7,24 @@ from typing import Any
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from aggregator_server.aggregation.contract import ClassTerms
+from aggregator_server.aggregation.contract import ClassTerms, PrivateGroup
 from aggregator_server.fleet.class_backing import sent_alone
 from aggregator_server.fleet.classes import all_classes, merged_classes
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.fleet.shared_models import current_model, model_blob
 from aggregator_server.limits import CLASSES
+from aggregator_server.rounds.private.groups import read_groups
 from aggregator_server.rounds.queries import lock_open_round
-from aggregator_server.store.tables import AssignmentRow, ClassRow, DeviceRow, Json, ParticipantRow, table_of
+from aggregator_server.store.tables import (
+    AssignmentRow,
+    ClassRow,
+    DeviceRow,
+    Json,
+    ParticipantRow,
+    PrivateRoundRow,
+    table_of,
+)
+from fleet_protocol.messages.private_rounds import PrivateStage
 from fleet_protocol.messages.rest import ClassInfo
 
 _ASSIGNMENTS, _DEVICES, _PARTICIPANTS = table_of(AssignmentRow), table_of(DeviceRow), table_of(ParticipantRow)
@@ -64,6 +74,8 @@ class RoundSnapshot:
     # something.
     revoked: tuple[str, ...]
     class_terms: ClassTerms
+    stage: PrivateStage | None  # of a private round
+    private: tuple[PrivateGroup, ...] | None  # its groups
 
 
 def read_open_round(session: Session) -> RoundSnapshot | None:
@@ -71,7 +83,7 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
     row = lock_open_round(session)
     if row is None:
         return None
-    of_round = {"of_round": row.round_id}
+    of_round, progress = {"of_round": row.round_id}, session.get(PrivateRoundRow, row.round_id)
     participants: Sequence[Any] = session.execute(_TAKING_PART, of_round).all()
     assigned: Iterable[Any] = session.execute(_ASSIGNED, of_round)
     newest = current_model(session)  # whose head must have a slot for each class
@@ -101,4 +113,6 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
         prototypes=row.prototypes,
         revoked=tuple(session.execute(_REVOKED).scalars()) if row.server_state is not None else (),
         class_terms=terms,
+        stage=None if progress is None else progress.stage,
+        private=None if progress is None else read_groups(session, row.round_id),
     )

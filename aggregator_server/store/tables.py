@@ -21,6 +21,7 @@ from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, Mapped, mappe
 
 from aggregator_server.store.expressions import folded, program_of
 from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.messages.private_rounds import PrivateStage
 from fleet_protocol.messages.rest import RoundState
 
 Json = dict[str, Any]
@@ -271,6 +272,40 @@ class AssignmentRow(Base):
     class_id: Mapped[str] = mapped_column(ForeignKey("classes.class_id"))
     round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"))
     acknowledged: Mapped[bool] = mapped_column(Boolean)
+
+
+class SigningKeyRow(Base):
+    """The key by which other devices know a device in private rounds; who cannot take part in them has none."""
+
+    __tablename__ = "signing_keys"
+    device_id: Mapped[str] = mapped_column(ForeignKey("devices.device_id"), primary_key=True)
+    key: Mapped[str] = mapped_column(_text(64))  # Ed25519, public, hex
+
+
+class PrivateRoundRow(Base):
+    """The stage of a private round that is open (docs/private-rounds.md); removed at its end, and so are its parts."""
+
+    __tablename__ = "private_rounds"
+    round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)
+    stage: Mapped[PrivateStage] = mapped_column(_text(16))
+    ends_at: Mapped[float]  # the stage, at the latest
+    dropped: Mapped[Json]  # groups that could not go on: why, by their numbers
+
+
+class PrivatePartRow(Base):
+    """What a device sent for the stages of a private round. Shares are encrypted for other devices."""
+
+    __tablename__ = "private_parts"
+    round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)
+    device_id: Mapped[str] = mapped_column(ForeignKey("devices.device_id"), primary_key=True)
+    keys: Mapped[Json]  # a messages.private_rounds.Member, without the device's identifier
+    group_index: Mapped[int | None]  # of its group; None before the deal
+    place: Mapped[int | None]  # in the group
+    dropped: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())  # with its whole group
+    shares: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))  # a messages.private_rounds.EncryptedShares
+    revealed: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))  # a messages.private_rounds.RevealedShares
+
+    __table_args__ = (Index("private_parts_by_group", "round_id", "group_index", "place"),)
 
 
 class TokenRow(Base):

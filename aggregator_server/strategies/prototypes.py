@@ -18,14 +18,15 @@ from numpy.typing import NDArray
 from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms
 from aggregator_server.aggregation.label_wise_beta import DETAILED
 from aggregator_server.aggregation.negative_prototypes import Said, fleet_negatives
-from aggregator_server.aggregation.order_mean import combine_order
+from aggregator_server.aggregation.order_mean import COMPARED, alike, combine_order
 from aggregator_server.aggregation.prototype_mean import combine
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import recognise
 from aggregator_server.discovery.public_embedding import PublicEmbedding
 from aggregator_server.errors import MalformedUpdateError
+from aggregator_server.strategies import private_prototypes
 from aggregator_server.strategies.prototype_votes import Votes, denied_of, devices_of, to_keep, votes_of
-from aggregator_server.strategies.strategy import Strategy
+from aggregator_server.strategies.strategy import PrivateWay, Strategy
 from aggregator_server.strategies.upload_checks import Shapes, check_arrays, check_document
 from fleet_protocol.errors import TensorError
 from fleet_protocol.limits import NAME_LENGTH, NEGATIVES
@@ -37,9 +38,6 @@ from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes, Negatives
 from fleet_protocol.numbers.similar_groups import SIMILAR_FROM, similar_groups
 from fleet_protocol.numbers.tensors import Arrays
 from fleet_protocol.numbers.word_order import ORDER_ARRAYS, WordOrder
-
-# Votes for a class that are compared with one another.
-_COMPARED = 512
 
 
 def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
@@ -135,19 +133,13 @@ def _agreeing(prototypes: Floats, column: int, public_set: PublicSet, space: Pub
     another one sent.
     """
     directions, rows = space.directions(prototypes), public_set.features[public_set.labels == column]
-    groups = similar_groups(directions[:_COMPARED])
+    groups = similar_groups(directions[:COMPARED])
     means = [directions[group].mean(axis=0) for group in groups if len(group) == len(groups[0])]
     if len(means) > 1 and len(rows):
         made_of = space.directions(rows).mean(axis=0)
         means.sort(key=lambda mean: -float(mean @ made_of / np.linalg.norm(mean)))
     agree: Bools = directions @ (means[0] / np.linalg.norm(means[0])) >= SIMILAR_FROM
     return agree
-
-
-def _alike(directions: Doubles) -> Bools:
-    """Tell which of devices' sounds, by their directions, float64 [devices, numbers], are the one of most, bool [n]."""
-    mean = directions[similar_groups(directions[:_COMPARED])[0]].mean(axis=0)
-    return np.asarray(directions @ (mean / np.linalg.norm(mean)) >= SIMILAR_FROM)
 
 
 def _combined(
@@ -169,7 +161,7 @@ def _combined(
         means.append(combine(points[counted], clips, whitening, values))
         if votes.order is not None:
             order = votes.order.words(np.arange(start, stop)[counted])
-            orders.append(combine_order(order, clips, whitening, values, lambda sent: _alike(space.directions(sent))))
+            orders.append(combine_order(order, clips, whitening, values, lambda sent: alike(space.directions(sent))))
         is_shown = np.isin(votes.devices[rows], shown)
         away = np.linalg.norm((points[is_shown] - means[-1]) @ whitening, axis=1).round(3)
         names = (name.decode() for name in votes.devices[rows][is_shown].tolist())
@@ -237,6 +229,12 @@ STRATEGY = Strategy(
     check=check,
     aggregate=aggregate,
     needs_embeddings=True,
+    private=PrivateWay(
+        check_plan=private_prototypes.check_plan,
+        check=private_prototypes.check,
+        aggregate=private_prototypes.aggregate,
+        settings={"corrections": False},
+    ),
     about="Every device sends the mean embedding of each of its sounds. What one device was taught, all know after the "
     "round. No network is trained.",
     cost="The cheapest: no training in the round, and the smallest upload. Every device needs the pretrained front "

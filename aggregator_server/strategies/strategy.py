@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms
 from aggregator_server.aggregation.rule import weight_rules
 from aggregator_server.strategies import weight_sharing
-from fleet_protocol.messages.rest import Choice, Update
+from fleet_protocol.messages.rest import Choice, RoundPlan, Update
 from fleet_protocol.methods.setting import Value
 from fleet_protocol.numbers.tensors import Arrays
 
@@ -40,6 +40,23 @@ def unchanged(local: Choice, _devices: tuple[DeviceStatistics, ...], _classes: i
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrivateWay:
+    """How a strategy runs in a private round, in which the server learns sums of groups alone.
+
+    Attributes:
+        check_plan: Refuses a plan whose sums cannot be written (PlanError).
+        check: Refuses a masked upload that does not fit (MalformedUpdateError).
+        aggregate: Combines the sums of a round's groups. Pure: an interrupted round is computed again.
+        settings: Settings of the aggregation that have one value there.
+    """
+
+    check_plan: Callable[[RoundPlan], None]
+    check: Callable[[UploadTerms, Update, Arrays], None]
+    aggregate: Callable[[RoundInputs], RoundResult]
+    settings: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Strategy:
     """A way to run a round.
 
@@ -55,6 +72,7 @@ class Strategy:
         prepare: (local part, what devices reported of their clips, number of classes) -> the local part, when a round
             opens; for settings that depend on the fleet.
         needs_embeddings: Whether the public set's features must be embeddings of a pretrained network.
+        private: How it runs in a private round; None: it needs each device's upload.
         about: Description of a round, in plain words, for people who choose.
         cost: Cost for a device, and what leaves it, in plain words.
     """
@@ -70,6 +88,7 @@ class Strategy:
     shares_model: bool = False
     prepare: Prepare = unchanged
     needs_embeddings: bool = False
+    private: PrivateWay | None = None
     about: str = ""
     cost: str = ""
 

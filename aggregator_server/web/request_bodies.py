@@ -28,7 +28,7 @@ _STREAMED = (
 _OF_STRANGERS = "/sign-in"  # the form that anybody may send
 _MESSAGES = "/v1/"  # where the addresses of messages begin; all others are the dashboard's
 # Where devices ask; people and probes wait for no device.
-_OF_FLEET = re.compile(r"/v1/(work|devices|blobs/[^/]*|rounds/[^/]*/(update|learned))")
+_OF_FLEET = re.compile(r"/v1/(work|devices|blobs/[^/]*|rounds/[^/]*/(update|learned|private/[a-z]*))")
 _NUL = b"%00"
 _ABSOLUTE = re.compile(rb"https?://([^/]*)", re.IGNORECASE)
 _RequireKnown = Callable[[Request], Awaitable[None]]

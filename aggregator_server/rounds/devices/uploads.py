@@ -17,6 +17,7 @@ from aggregator_server.fleet.reputation import note_refusal
 from aggregator_server.fleet.shared_models import read_manifest
 from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
 from aggregator_server.names import check_name
+from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.queries import is_open, no_such_round, state_of
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.store import Store
@@ -25,11 +26,14 @@ from aggregator_server.store.tables import (
     DeviceRow,
     ModelRow,
     ParticipantRow,
+    PrivatePartRow,
+    PrivateRoundRow,
     ReputationRow,
     RoundRow,
     table_of,
 )
 from aggregator_server.strategies.registry import strategy
+from aggregator_server.strategies.strategy import PrivateWay, Strategy
 from fleet_protocol.bundle.feature_settings import PRESETS, FeatureSettings
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.messages.rest import Receipt, Update, parse
@@ -37,6 +41,7 @@ from fleet_protocol.numbers.tensors import view
 
 _ROUNDS, _PARTICIPANTS, _MODELS = table_of(RoundRow), table_of(ParticipantRow), table_of(ModelRow)
 _BLOBS, _DEVICES, _REPUTATIONS = table_of(BlobRow), table_of(DeviceRow), table_of(ReputationRow)
+_STAGES, _PARTS = table_of(PrivateRoundRow), table_of(PrivatePartRow)
 _ROUND_AND_PARTICIPANT = (
     select(
         _ROUNDS.c.round_id,
@@ -48,6 +53,9 @@ _ROUND_AND_PARTICIPANT = (
         _PARTICIPANTS.c.device_id,
         _PARTICIPANTS.c.upload,
         _REPUTATIONS.c.quarantined_at,
+        _STAGES.c.stage,
+        _PARTS.c.shares.is_not(None).label("has_shares"),
+        _PARTS.c.dropped,
     )
     .select_from(
         _ROUNDS.outerjoin(
@@ -55,6 +63,8 @@ _ROUND_AND_PARTICIPANT = (
             and_(_PARTICIPANTS.c.round_id == _ROUNDS.c.round_id, _PARTICIPANTS.c.device_id == bindparam("device_id")),
         )
         .outerjoin(_MODELS, _MODELS.c.version == _ROUNDS.c.model_version)
+        .outerjoin(_STAGES, _STAGES.c.round_id == _ROUNDS.c.round_id)
+        .outerjoin(_PARTS, and_(_PARTS.c.round_id == _ROUNDS.c.round_id, _PARTS.c.device_id == bindparam("device_id")))
         .outerjoin(_REPUTATIONS, _REPUTATIONS.c.device_id == bindparam("device_id"))
     )
     .where(_ROUNDS.c.round_id == bindparam("round_id"))
@@ -107,6 +117,12 @@ def _is_new(found: Any, round_id: int, device_id: str, sha256: str | None, now: 
         raise errors.RefusedError(
             "round_closed", f"round {round_id} closed {late:.1f} s ago, at its deadline; ask GET /v1/work"
         )
+    if found.stage is not None and (found.stage != "contribute" or not found.has_shares or found.dropped):
+        raise errors.RefusedError(
+            "stage_over",
+            f"round {round_id} is private and in its stage {found.stage!r}, in which it takes no upload of device "
+            f"{device_id}; GET /v1/work says what to do",
+        )
     return True
 
 
@@ -153,7 +169,7 @@ def check_update(
         raise errors.MalformedUpdateError(f"the upload cannot be read: {error}") from error
     _check(terms, update, round_id, device_id)
     try:
-        strategy(found.strategy).check(terms, update, arrays)
+        _way(found.strategy, terms).check(terms, update, arrays)
     except errors.MalformedUpdateError as error:
         with store.writing() as session:
             note_refusal(session, device_id, round_id, str(error), now)
@@ -162,13 +178,20 @@ def check_update(
 
 
 @lru_cache(maxsize=4)
-def _terms(store: Store, _round_id: int, model: str | None) -> UploadTerms:
+def _terms(store: Store, round_id: int, model: str | None) -> UploadTerms:
     """Return what the uploads of an open round must fit; nothing of it changes while the round is open."""
     with store.reading() as session:
         terms = upload_terms(session)
+        plan = parsed_plan(session.get_one(RoundRow, round_id).plan)
     reading = partial(feature_range, store, terms.public_set)
     manifest = None if model is None else read_manifest(store, model)
-    return dataclasses.replace(terms, feature_range=reading, manifest=manifest)
+    return dataclasses.replace(terms, feature_range=reading, manifest=manifest, plan=plan)
+
+
+def _way(name: str, terms: UploadTerms) -> Strategy | PrivateWay:
+    """Return what checks a round's uploads."""
+    found = strategy(name)
+    return found if terms.plan is None or terms.plan.private is None or found.private is None else found.private
 
 
 def note_update(store: Store, update: Update, sha256: str, now: float) -> Receipt:
@@ -185,7 +208,8 @@ def note_update(store: Store, update: Update, sha256: str, now: float) -> Receip
             write(_NOTE_BLOB, {"sha256": sha256})
             values = {"upload": sha256, "uploaded_at": now, "clips": update.clips, "metrics": update.metrics}
             write(_NOTE_UPLOAD, who | {"of_round": update.round_id} | values)
-            write(_NOTE_CLIPS, who | {"reported": update.clips, "entropy": update.label_entropy})
+            if found.stage is None:  # a private upload says nothing of clips
+                write(_NOTE_CLIPS, who | {"reported": update.clips, "entropy": update.label_entropy})
     return Receipt(update.round_id, sha256, repeated=found is None)
 
 

@@ -16,6 +16,7 @@ from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.devices.uploads import check_metrics
 from aggregator_server.rounds.history import fine_tuning_due, newest_result
 from aggregator_server.rounds.plan import parsed_plan, plan_of_text
+from aggregator_server.rounds.private.work import private_work
 from aggregator_server.rounds.queries import OPEN_ROUND, is_done, newest_of_fleet, no_such_round, state_of
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import (
@@ -24,6 +25,7 @@ from aggregator_server.store.tables import (
     DeviceRow,
     LearnedRow,
     ParticipantRow,
+    PrivateRoundRow,
     ReputationRow,
     RoundRow,
     table_of,
@@ -32,6 +34,7 @@ from fleet_protocol.messages.rest import ClassAssignment, Learned, MergedClass, 
 
 _DEVICES, _REPUTATIONS = table_of(DeviceRow), table_of(ReputationRow)
 _LEARNED, _PARTICIPANTS = table_of(LearnedRow), table_of(ParticipantRow)
+_STAGES = table_of(PrivateRoundRow)
 _NEWEST, _OPEN = table_of(RoundRow).alias("newest"), table_of(RoundRow).alias("present")
 # What decides whether a device has work, in one statement: a fleet that wakes asks it all at once, most of it in vain.
 _PLACE = (
@@ -44,7 +47,9 @@ _PLACE = (
         _LEARNED.c.personalised,
         _OPEN.c.round_id.label("open_round"),
         _OPEN.c.deadline_at,
-        and_(_PARTICIPANTS.c.device_id.is_not(None), _PARTICIPANTS.c.upload.is_(None)).label("is_asked"),
+        _PARTICIPANTS.c.device_id.is_not(None).label("takes_part"),
+        _PARTICIPANTS.c.upload.is_not(None).label("has_uploaded"),
+        _STAGES.c.stage,
     )
     .select_from(
         _DEVICES.outerjoin(_REPUTATIONS, _REPUTATIONS.c.device_id == _DEVICES.c.device_id)
@@ -57,6 +62,7 @@ _PLACE = (
             _PARTICIPANTS,
             and_(_PARTICIPANTS.c.round_id == _OPEN.c.round_id, _PARTICIPANTS.c.device_id == _DEVICES.c.device_id),
         )
+        .outerjoin(_STAGES, _STAGES.c.round_id == _OPEN.c.round_id)
     )
     .where(_DEVICES.c.device_id == bindparam("of_device"))
 )
@@ -106,9 +112,13 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
         require_active(Standing(*place[: len(STANDING)]))
         finished = _to_learn(session, device_id, place)
         if finished is not None:
-            return _work(session, _for_all(store, state, "learn", finished), device_id)
-        if place.is_asked and place.deadline_at > now and place.quarantined_at is None:
-            return _work(session, _for_all(store, state, "contribute", int(place.open_round)), device_id)
+            return _to_learn_from(session, _for_all(store, state, "learn", finished), device_id)
+        is_asked = place.takes_part and (place.stage is not None or not place.has_uploaded)
+        if is_asked and place.deadline_at > now and place.quarantined_at is None:
+            work = _for_all(store, state, "contribute", int(place.open_round))
+            if place.stage is None:
+                return work
+            return private_work(session, work, place.stage, device_id, has_uploaded=place.has_uploaded)
     return None
 
 
@@ -175,9 +185,8 @@ def _for_all(store: Store, _state: object, kind: WorkKind, round_id: int) -> Wor
         )
 
 
-def _work(session: Session, work: Work, device_id: str) -> Work:
-    if work.kind == "contribute":
-        return work
+def _to_learn_from(session: Session, work: Work, device_id: str) -> Work:
+    """Add to what all devices learn what is this device's own."""
     work = replace(work, assignments=_pending(session, device_id, work.merged))
     if work.plan.personalisation.name == "none":
         return work

@@ -1,12 +1,14 @@
 """Devices ask for work, upload what they computed for a round, and report that they learned."""
 
 import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import TypeAdapter
 
 from aggregator_server import errors
+from aggregator_server.rounds.devices.private_answers import take_keys, take_revealed, take_shares
 from aggregator_server.rounds.devices.uploads import check_update, expected, note_update
 from aggregator_server.rounds.devices.work import acknowledge, next_work
 from aggregator_server.store.blobs import Incoming
@@ -16,6 +18,7 @@ from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, D
 from aggregator_server.web.routes.blobs import BINARY_BODY
 from aggregator_server.web.routes.rounds import RoundId
 from aggregator_server.web.service import Service
+from fleet_protocol.messages.private_rounds import EncryptedShares, RevealedShares, RoundKeys
 from fleet_protocol.messages.rest import Learned, Receipt, Work
 
 router = APIRouter(tags=["work"])
@@ -76,7 +79,7 @@ async def learned(service: CurrentService, device_id: Device, round_id: RoundId,
     openapi_extra=BINARY_BODY,
     responses=documented(
         DEVICE_ERRORS,
-        "not_selected round_not_found round_closed duplicate_update upload_replaced busy too_large",
+        "not_selected round_not_found round_closed stage_over duplicate_update upload_replaced busy too_large",
         "invalid_request digest_mismatch malformed_update foreign_update wrong_public_set feature_mismatch",
     ),
 )
@@ -109,6 +112,56 @@ async def upload(
             service.scheduler.wake()
     await service.flushed()
     return receipt
+
+
+_STAGE_CODES = (
+    "not_selected round_not_found round_closed stage_over duplicate_update malformed_update too_large invalid_request"
+)
+
+
+@router.put(
+    "/v1/rounds/{round_id}/private/keys",
+    summary="Send the keys that the device drew for a private round",
+    status_code=204,
+    responses=documented(DEVICE_ERRORS, _STAGE_CODES),
+)
+async def private_keys(service: CurrentService, device_id: Device, round_id: RoundId, message: RoundKeys) -> None:
+    """Take the keys of the stage ``keys``. The same may be sent again at any time, as in the stages after it."""
+    await _answered(service, take_keys, round_id, device_id, message)
+
+
+@router.put(
+    "/v1/rounds/{round_id}/private/shares",
+    summary="Send what the device's neighbours need to replace it",
+    status_code=204,
+    responses=documented(DEVICE_ERRORS, _STAGE_CODES),
+)
+async def private_shares(
+    service: CurrentService, device_id: Device, round_id: RoundId, message: EncryptedShares
+) -> None:
+    """Take the encrypted shares of the stage ``shares``."""
+    await _answered(service, take_shares, round_id, device_id, message)
+
+
+@router.put(
+    "/v1/rounds/{round_id}/private/unmask",
+    summary="Reveal shares, so that the sum of the device's group can be read",
+    status_code=204,
+    responses=documented(DEVICE_ERRORS, _STAGE_CODES),
+)
+async def private_unmask(
+    service: CurrentService, device_id: Device, round_id: RoundId, message: RevealedShares
+) -> None:
+    """Take the revealed shares of the stage ``unmask``."""
+    await _answered(service, take_revealed, round_id, device_id, message)
+
+
+async def _answered(
+    service: Service, take: Callable[..., None], round_id: int, device_id: str, message: object
+) -> None:
+    await service.for_device(take, service.store, round_id, device_id, message, time.time())
+    service.scheduler.wake()
+    await service.flushed()
 
 
 async def _accept(service: Service, round_id: int, device_id: str, incoming: Incoming, found: Any) -> Receipt:  # noqa: ANN401

@@ -207,7 +207,7 @@ def test_tables_of_another_release_are_refused_and_left_as_they_are(tmp_path):
         database.execute("DROP TABLE learned")
         database.execute("UPDATE alembic_version SET version_num = 'f00'")
     for _ in range(2):  # the first refusal changed nothing, nor does it keep the folder
-        with pytest.raises(StartError, match=r"have revision f00, this one reads 2\. Run the release that made them"):
+        with pytest.raises(StartError, match=r"have revision f00, this one reads 3\. Run the release that made them"):
             open_store(folder)
     with contextlib.closing(sqlite3.connect(folder / "auricle.db")) as database:
         assert database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'learned'").fetchone() == (0,)

@@ -1,0 +1,63 @@
+"""The groups of a private round as its rows have them."""
+
+from collections import defaultdict
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from aggregator_server.aggregation.contract import PrivateGroup
+from aggregator_server.fleet.classes import all_classes
+from aggregator_server.rounds.plan import parsed_plan
+from aggregator_server.store.tables import ParticipantRow, PrivatePartRow, PrivateRoundRow, RoundRow, table_of
+from fleet_protocol.messages.private_rounds import Member, RevealedShares
+from fleet_protocol.secure_sums.roster import Roster, context_digest
+
+_PARTS, _PARTICIPANTS = table_of(PrivatePartRow), table_of(ParticipantRow)
+_DEALT = (
+    select(_PARTS, _PARTICIPANTS.c.upload.is_not(None).label("has_uploaded"))
+    .join(
+        _PARTICIPANTS,
+        (_PARTICIPANTS.c.round_id == _PARTS.c.round_id) & (_PARTICIPANTS.c.device_id == _PARTS.c.device_id),
+    )
+    .order_by(_PARTS.c.group_index, _PARTS.c.place)
+)
+
+
+def read_group(session: Session, round_id: int, index: int) -> PrivateGroup:
+    """Return a group that there is."""
+    found = session.execute(_DEALT.where(_PARTS.c.round_id == round_id, _PARTS.c.group_index == index)).all()
+    return _group(index, found, _dropped(session, round_id))
+
+
+def read_groups(session: Session, round_id: int) -> tuple[PrivateGroup, ...]:
+    """Return all groups of a round; none before the deal and in a round that is not private."""
+    by_index: dict[int, list[Any]] = defaultdict(list)
+    for row in session.execute(_DEALT.where(_PARTS.c.round_id == round_id, _PARTS.c.group_index.is_not(None))):
+        by_index[row.group_index].append(row)
+    dropped = _dropped(session, round_id)
+    return tuple(_group(index, rows, dropped) for index, rows in by_index.items())
+
+
+def roster_of(session: Session, row: RoundRow, members: tuple[Member, ...]) -> Roster:
+    """Return a group's roster, as its devices compute it too."""
+    class_ids = tuple(info.class_id for info in all_classes(session))
+    return Roster(context_digest(row.round_id, parsed_plan(row.plan), row.public_set, class_ids), members)
+
+
+def _dropped(session: Session, round_id: int) -> dict[str, str]:
+    progress = session.get(PrivateRoundRow, round_id)
+    return {} if progress is None else progress.dropped
+
+
+def _group(index: int, rows: Any, dropped: dict[str, str]) -> PrivateGroup:  # noqa: ANN401  (rows of _DEALT)
+    sharing = [row for row in rows if row.shares is not None]
+    return PrivateGroup(
+        index=index,
+        members=tuple(Member(row.device_id, **row.keys) for row in rows),
+        shares={row.device_id: row.shares["shares"] for row in sharing},
+        commitments={row.device_id: row.shares["commitment"] for row in sharing},
+        uploaded=tuple(row.device_id for row in sharing if row.has_uploaded),
+        revealed={row.device_id: RevealedShares(**row.revealed) for row in rows if row.revealed is not None},
+        dropped=dropped.get(str(index)),
+    )

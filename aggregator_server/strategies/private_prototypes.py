@@ -1,0 +1,280 @@
+"""Prototypes in a private round: the server reads the sums of groups, and combines them as it does devices' prototypes.
+
+A group counts like a device: the rule is the geometric median of the groups' means, weighted by their clips. Groups
+that stand out are dropped, and their members suspected (aggregation/group_screen.py). Votes of open rounds are neither
+used nor changed. A class that nobody in the round has keeps its prototype.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aggregator_server.aggregation.contract import Contribution, PrivateGroup, RoundInputs, RoundResult, UploadTerms
+from aggregator_server.aggregation.group_screen import FAR, ratios, stand_out
+from aggregator_server.aggregation.order_mean import alike, combine_order
+from aggregator_server.aggregation.prototype_mean import combine
+from aggregator_server.discovery.public_embedding import PublicEmbedding
+from aggregator_server.errors import AggregationError, MalformedUpdateError
+from fleet_protocol.errors import PlanError, SecureSumError
+from fleet_protocol.limits import WORD_S
+from fleet_protocol.messages.public_set import PublicSet
+from fleet_protocol.messages.rest import RoundPlan, Update
+from fleet_protocol.methods.setting import Value
+from fleet_protocol.numbers.arrays import Array, Bools, Doubles, Floats
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes, Negatives
+from fleet_protocol.numbers.tensors import Arrays
+from fleet_protocol.numbers.word_order import WordOrder
+from fleet_protocol.secure_sums.class_sums import MASKED, RANGE, ClassSums, SumLayout
+from fleet_protocol.secure_sums.roster import Roster, context_digest
+from fleet_protocol.secure_sums.unmasking import unmasked
+
+
+def check_plan(plan: RoundPlan) -> None:
+    """Check that a round's sums can be written. Raises PlanError: they would be too large."""
+    try:
+        SumLayout.of(plan, 1, (1,))
+    except SecureSumError as error:
+        raise PlanError(f"{error}; ask for smaller groups, or for a smaller vote_cap") from error
+
+
+def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
+    """Check a masked upload, which says nothing but its numbers. Raises MalformedUpdateError: it says more, or less."""
+    assert terms.plan is not None
+    if update.classes != terms.class_ids or update.known != terms.class_ids:
+        raise MalformedUpdateError("a private upload names all classes of the fleet, in 'classes' and in 'known'")
+    said = {name: getattr(update, name) for name in ("reports", "negatives", "metrics", "clips", "label_entropy")}
+    if more := [name for name, value in said.items() if value]:
+        raise MalformedUpdateError(f"a private upload says nothing of a device but its masked numbers, not {more[0]!r}")
+    length = SumLayout.of(terms.plan, len(terms.class_ids), terms.settings.shape).length
+    found = {name: (array.dtype, array.shape) for name, array in arrays.items()}
+    if found != {MASKED: (np.dtype(np.uint32), (length,))}:
+        shown = ", ".join(f"{name}: {dtype} {list(shape)}" for name, (dtype, shape) in sorted(found.items())[:8])
+        raise MalformedUpdateError(f"a private upload has the array 'masked' alone, uint32 [{length}], not {shown}")
+
+
+class _Uploads(Mapping[str, Array]):
+    """Masked numbers by device, read when they are asked for: all of a group may be large."""
+
+    def __init__(self, contributions: Mapping[str, Contribution]) -> None:
+        self._of = contributions
+
+    def __getitem__(self, device_id: str) -> Array:
+        return self._of[device_id].read()[MASKED]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._of)
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """The sum of a group, or why there is none; ``suspects``: devices whose fault that is."""
+
+    group: PrivateGroup
+    table: ClassSums | None
+    outcome: str
+    suspects: tuple[str, ...] = ()
+
+
+def aggregate(inputs: RoundInputs) -> RoundResult:
+    """Combine the sums of a round's groups (pure: the same inputs give the same result, bit for bit).
+
+    Raises AggregationError: no group's sum can be read.
+    """
+    layout = SumLayout.of(inputs.plan, len(inputs.public_set.classes), inputs.public_set.settings.shape)
+    sums = [_sum_of(inputs, layout, group) for group in inputs.private or ()]
+    tables = [one.table for one in sums if one.table is not None]
+    if not tables:
+        reasons = "; ".join(f"group {one.group.index + 1}: {one.outcome}" for one in sums[:8])
+        raise AggregationError(f"no group's sum can be read ({reasons})")
+    space = PublicEmbedding(inputs.public_set)
+    settings = inputs.plan.aggregation.settings | {"vote_cap": float("inf")}  # each device's was capped by itself
+    distances = np.stack([_distances(tables, column, space, settings) for column in range(layout.classes)], axis=1)
+    compared = ratios(distances)
+    out = stand_out(compared)
+    combined = _combined([table for table, is_out in zip(tables, out, strict=True) if not is_out], space, settings)
+    found = _with_former(inputs, combined, layout, inputs.plan.aggregation.settings)
+    return RoundResult(
+        public_set=inputs.public_set,
+        consensus=inputs.consensus if inputs.has_consensus else None,
+        assignments=(),
+        details=_details(inputs.public_set, sums, compared, out, found),
+        state=inputs.state,
+        prototypes=found,
+    )
+
+
+def _sum_of(inputs: RoundInputs, layout: SumLayout, group: PrivateGroup) -> _Sum:
+    if group.dropped is not None:
+        return _Sum(group, None, group.dropped)
+    known = {c.update.device_id: c for c in inputs.contributions}
+    if lacking := [device_id for device_id in group.uploaded if device_id not in known]:
+        return _Sum(group, None, f"the upload of {lacking[0]} is damaged, or the device was shut out since")
+    plan, public_set = inputs.plan, inputs.public_set
+    uploads = _Uploads({device_id: known[device_id] for device_id in group.uploaded})
+    try:
+        # The round's own public set: nothing changes it while the round is open.
+        update = known[group.uploaded[0]].update
+        context = context_digest(inputs.round_id, plan, update.public_set, public_set.class_ids)
+        roster = Roster(context, group.members)
+        words = unmasked(roster, group.taking_part, uploads, group.commitments, group.revealed)
+    except SecureSumError as error:
+        return _Sum(group, None, str(error), tuple(filter(None, [getattr(error, "device_id", None)])))
+    table = layout.read(words)
+    if (why := _impossible(table, len(group.uploaded), layout)) is not None:
+        return _Sum(group, None, why, group.uploaded)
+    return _Sum(group, table, f"{len(group.uploaded)} of {len(group.members)} devices")
+
+
+def _impossible(table: ClassSums, devices: int, layout: SumLayout) -> str | None:
+    """Return what no sum of so many honest devices says; None where it may be one."""
+    counts, weights = table.devices[:, 0], table.weights
+    slack = float(layout.point.decode(np.array([devices], np.uint32))[0])  # twice what rounding does
+    if (counts < 0).any() or (counts > devices).any() or (counts != np.rint(counts)).any():
+        return "its sum says a number of devices that it has not"
+    if (weights < 0).any() or (weights > layout.vote_cap * counts[:, None] + slack).any():
+        return "its sum says more clips than its devices may count"
+    if ((counts > 0) & (weights[:, 0] <= 0)).any() or (np.diff(weights, axis=1) > slack).any():
+        return "its sum says clips of windows, and none of the word"
+    if (np.abs(table.numbers) > RANGE * weights[..., None] + slack).any():
+        return "its sum says numbers that no embedding has"
+    before = weights[:, 1] if layout.windows else np.zeros(len(counts))
+    if (table.lengths < 0).any() or (table.lengths > WORD_S * before + slack).any():
+        return "its sum says a length that no word has"
+    return None
+
+
+def _points(tables: Sequence[ClassSums], column: int) -> tuple[Bools, Doubles, Doubles]:
+    """Return which groups have a class, bool [groups], their means, float64 [those, numbers], and weights."""
+    has = np.array([table.devices[column, 0] > 0 for table in tables])
+    weights = np.array([table.weights[column, 0] for table in tables])[has]
+    rows = [table.numbers[column, 0] / table.weights[column, 0] for table in tables if table.devices[column, 0] > 0]
+    return has, np.asarray(rows), weights
+
+
+def _distances(
+    tables: Sequence[ClassSums], column: int, space: PublicEmbedding, settings: Mapping[str, Value]
+) -> Doubles:
+    """Return how far groups' means of a class lie from their centre, float64 [groups]; NaN where one has none."""
+    has, points, weights = _points(tables, column)
+    result = np.full(len(tables), np.nan)
+    if has.any():
+        centre = combine(points, weights, space.whitening, settings)
+        result[has] = np.sqrt(weights) * np.linalg.norm((points - centre) @ space.whitening, axis=1)
+    return result
+
+
+@dataclass(frozen=True)
+class _Combined:
+    """A class's prototype, and what comes before it."""
+
+    mean: Doubles
+    groups: int
+    order: tuple[Floats, float]
+
+
+def _combined(
+    tables: Sequence[ClassSums], space: PublicEmbedding, settings: Mapping[str, Value]
+) -> dict[int, _Combined]:
+    """Return the prototypes of the classes that a group has, by column."""
+    found: dict[int, _Combined] = {}
+    for column in range(len(tables[0].devices)):
+        has, points, weights = _points(tables, column)
+        if not has.any():
+            continue
+        mean = combine(points, weights, space.whitening, settings)
+        words = [_order_of(table, column) for table, one_has in zip(tables, has, strict=True) if one_has]
+        order = combine_order(
+            WordOrder.of(words, (1, points.shape[1])),
+            weights,
+            space.whitening,
+            settings,
+            lambda sent: alike(space.directions(sent)),
+        )
+        found[column] = _Combined(mean, int(has.sum()), order)
+    return found
+
+
+def _order_of(table: ClassSums, column: int) -> tuple[Floats, float]:
+    """Return a group's windows before the newest, float32 [states, 1, numbers], and the length, s.
+
+    Those count that devices with more than half of the class's weight have.
+    """
+    weights = table.weights[column]
+    count = 0
+    while count + 1 < len(weights) and 2 * weights[count + 1] > weights[0]:
+        count += 1
+    if not count:
+        return np.zeros((0, 1, table.numbers.shape[2]), np.float32), 0.0
+    rows = table.numbers[column, 1 : count + 1] / weights[1 : count + 1, None]
+    return rows.astype(np.float32)[:, None], float(table.lengths[column] / weights[1])
+
+
+def _with_former(
+    inputs: RoundInputs, combined: Mapping[int, _Combined], layout: SumLayout, settings: Mapping[str, Value]
+) -> FleetPrototypes:
+    """Return the fleet's prototypes: the round's, and the former ones of classes that no group has."""
+    public_set, former, shape = inputs.public_set, inputs.prototypes, inputs.public_set.settings.shape
+    place = {} if former is None else {class_id: row for row, class_id in enumerate(former.class_ids)}
+    ids, means, counts, orders, provisional = list[str](), list[Floats](), list[int](), list[Any](), list[str]()
+    for column, info in enumerate(public_set.classes):
+        if (one := combined.get(column)) is not None:
+            windows, length_s = one.order
+            means.append(one.mean.reshape(shape).astype(np.float32))
+            counts.append(one.groups)
+            orders.append((windows.reshape(-1, *shape), length_s))
+            few = one.groups < int(settings["provisional"]) and info.discovered_in is not None
+        elif former is not None and info.class_id in place:
+            row = place[info.class_id]
+            means.append(former.means[row])
+            counts.append(int(former.devices[row]))
+            orders.append((np.zeros((0, *shape), np.float32), 0.0) if former.order is None else former.order.word(row))
+            few = info.class_id in former.provisional
+        else:
+            continue
+        ids.append(info.class_id)
+        provisional += [info.class_id] if few else []
+    return FleetPrototypes(
+        features=public_set.settings.digest,
+        class_ids=tuple(ids),
+        means=np.asarray(means, np.float32).reshape(-1, *shape),
+        devices=np.array(counts, np.int64),
+        provisional=tuple(provisional),
+        negatives=None if former is None else _negatives(former, ids),
+        order=WordOrder.of(orders, shape) if layout.windows else None,
+    )
+
+
+def _negatives(former: FleetPrototypes, class_ids: Sequence[str]) -> Negatives | None:
+    said = former.negatives
+    rows = [] if said is None else [row for row, class_id in enumerate(said.class_ids) if class_id in class_ids]
+    if said is None or not rows:
+        return None
+    return Negatives(tuple(said.class_ids[row] for row in rows), said.means[rows], said.devices[rows])
+
+
+def _details(
+    public_set: PublicSet, sums: Sequence[_Sum], compared: Doubles, out: Bools, found: FleetPrototypes
+) -> dict[str, Any]:
+    """Return what people see: the outcome of each group, and whose sums stood out."""
+    screened: dict[str, dict[str, Any]] = {}
+    groups: list[dict[str, Any]] = []
+    row = 0
+    for one in sums:
+        outcome, number = one.outcome, one.group.index + 1
+        screened |= {device_id: {"group": number, "why": outcome} for device_id in one.suspects}
+        if one.table is not None:
+            if out[row]:
+                outcome += ", stood out"
+                distances = dict(zip(public_set.class_ids, compared[row].round(3).tolist(), strict=True))
+                far = {class_id: distance for class_id, distance in distances.items() if distance > FAR}
+                screened |= {device_id: {"group": number, "distances": far} for device_id in one.group.uploaded}
+            row += 1
+        groups.append({"devices": [member.device_id for member in one.group.members], "outcome": outcome})
+    devices = dict(zip(found.class_ids, found.devices.tolist(), strict=True))
+    details = {"devices": devices, "provisional": list(found.provisional), "screened": screened}
+    return {"aggregation": details, "private_groups": groups}

@@ -1,0 +1,84 @@
+"""Fleets of private rounds: through the core without HTTP, where time is what the test says."""
+
+from pathlib import Path
+
+import numpy as np
+
+from aggregator_server.rounds.devices.private_answers import take_keys, take_revealed, take_shares
+from aggregator_server.rounds.lifecycle import advance
+from aggregator_server.schemas import PrivateRequest
+from fleet_protocol.messages.private_rounds import EncryptedShares, RevealedShares, RoundKeys
+from fleet_protocol.messages.rest import Receipt, Work
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from tests.support.core_fleet import CoreFleet
+from tests.support.embedded_words import NUMBERS, embedded_public_set
+from tests.support.private_device import PrivateDevice
+
+TAKES = {
+    "keys": (take_keys, RoundKeys),
+    "shares": (take_shares, EncryptedShares),
+    "unmask": (take_revealed, RevealedShares),
+}
+
+
+def private_devices(count: int, first: int = 1) -> list[PrivateDevice]:
+    """Devices with two of four classes each."""
+    return [PrivateDevice(n, (f"c{n % 4}", f"c{(n + 1) % 4}")) for n in range(first, first + count)]
+
+
+class PrivateCoreFleet(CoreFleet):
+    def __init__(self, folder: Path, devices: list[PrivateDevice]):
+        super().__init__(folder, devices, embedded_public_set(np.random.default_rng(7)))
+
+    def open_private(self, now: float = 100.0, groups: int = 8, **request) -> int:
+        return self.open(now, "prototypes", private=PrivateRequest(groups), **request)
+
+    def answer(self, device: PrivateDevice, now: float = 101.0) -> Work | None:
+        """Have a device do its work; return that."""
+        work = self.work(device, now)
+        if work is not None:
+            self.give(device, work, device.answer(work), now)
+        return work
+
+    def give(self, device: PrivateDevice, work: Work, answer: dict | bytes, now: float = 101.0) -> Receipt | None:
+        if work.kind == "contribute":
+            device.sealed = work.private.shares
+            return self.send(device, work.round_id, answer, now)
+        take, kind = TAKES[work.kind]
+        take(self.store, work.round_id, device.device_id, kind(**answer), now)
+        return None
+
+    def stage(self, stage: str, devices=None, now: float = 101.0) -> int | None:
+        """Have devices answer in a stage, then the round move on; return its number where that ended it."""
+        for device in self.devices if devices is None else devices:
+            work = self.answer(device, now)
+            assert work is not None
+            assert work.kind == stage
+        return advance(self.store, now)
+
+    def play(self, now: float = 101.0, uploading: int | None = None) -> int:
+        """Go through all stages of the open round, in which so many of the devices upload; return its number."""
+        there = self.devices[:uploading]
+        for stage in ("keys", "shares"):
+            assert self.stage(stage, now=now) is None
+        self.stage("contribute", there, now)
+        if len(there) < len(self.devices):
+            assert self.advance(now - 1 + 600 * 7 / 8) is None
+        ended = self.stage("unmask", there, now)
+        assert ended is not None
+        return ended
+
+    def prototypes(self, digest: str) -> FleetPrototypes:
+        return FleetPrototypes.unpack(self.store.blobs.read(digest))
+
+
+def plain_means(devices: list[PrivateDevice], vote_cap: float = 3.0) -> dict[str, np.ndarray]:
+    """The weighted mean of what devices have, by class, float64 [numbers]."""
+    sums, weights = {}, {}
+    for device in devices:
+        prototypes, clips = device.takes()
+        for class_id, row, count in zip(device.classes, prototypes, clips, strict=True):
+            weight = min(float(count), vote_cap)
+            sums[class_id] = sums.get(class_id, np.zeros(NUMBERS)) + weight * row[0].astype(np.float64)
+            weights[class_id] = weights.get(class_id, 0.0) + weight
+    return {class_id: sums[class_id] / weights[class_id] for class_id in sums}
