@@ -50,6 +50,7 @@ class Config:
     clips: sections.ClipsConfig = field(default_factory=sections.ClipsConfig)
     training: sections.TrainingConfig = field(default_factory=sections.TrainingConfig)
     learning: sections.LearningConfig = field(default_factory=sections.LearningConfig)
+    privacy: sections.PrivacyConfig = field(default_factory=sections.PrivacyConfig)
     ui: sections.UiConfig = field(default_factory=sections.UiConfig)
 
     @property

@@ -339,6 +339,13 @@ class LearningConfig:
 
 
 @dataclass(frozen=True)
+class PrivacyConfig:
+    """``[privacy]``: what the device sends its fleet."""
+
+    only_sums: bool = False
+
+
+@dataclass(frozen=True)
 class UiConfig:
     """``[ui]``: the owner's page, which `auricle-edge ui` serves."""
 

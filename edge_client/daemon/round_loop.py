@@ -21,12 +21,14 @@ from edge_client.config.sections import ServerConfig
 from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import ConfigError, WorkError
 from edge_client.fleet.enrolment import client_of_member, describe, enrol, trouble_of
+from edge_client.fleet.private_rounds import PrivateRounds
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Membership
 from edge_client.storage.saved_model import Progress
-from fleet_protocol.errors import AuricleError, RefusedError, UnreachableError
+from fleet_protocol.errors import AuricleError, RefusedError, SecureSumError, UnreachableError
 from fleet_protocol.ground.addresses import is_clear
 from fleet_protocol.ground.atomic_files import remove_durably
+from fleet_protocol.messages.private_rounds import EncryptedShares, RevealedShares, RoundKeys
 from fleet_protocol.messages.rest import Enrolment, Learned, Work, parse
 
 log = logging.getLogger(__name__)
@@ -41,10 +43,12 @@ _SPARE_BYTES = 512 * 1024 * 1024
 # What the aggregator says as long as nobody admitted this device.
 _WAITING = "device_waiting"
 # What the aggregator says of an upload that it will never take: there is no use in keeping it.
-_HOPELESS = {"round_closed", "duplicate_update", "round_not_found", "not_selected"}
+_HOPELESS = {"round_closed", "duplicate_update", "round_not_found", "not_selected", "stage_over"}
 # By which it refuses the form of what it was sent: the same bytes will not do later either.
 _OF_FORM = {400, 413, 415, 422}
 _DAMAGED_ON_THE_WAY = "digest_mismatch"
+# What a device that sends sums alone says of other rounds.
+_SUMS_ALONE = "its owner lets it take part in private rounds alone ([privacy] only_sums)"
 
 
 class RoundLoop:
@@ -65,6 +69,7 @@ class RoundLoop:
         # A round whose training failed here, or whose result was refused: trying it for ever would keep the device from
         # everything else.
         self._given_up: tuple[int, str] | None = None
+        self._private = PrivateRounds(state)
         self._last_enrolment: Enrolment | None = None
         self._heard_at = time.monotonic()
         self.status: dict[str, Any] = {"server": server.url, "enrolled": False, "reachable": None}
@@ -137,7 +142,7 @@ class RoundLoop:
     def _report(self, trouble: str = "", in_full: str = "") -> None:
         """Report changes to the aggregator: the owner's labels, where they are shared, clips, and what went wrong."""
         self.status["trouble"] = in_full or trouble
-        message = describe(self._config, self._state.identity.load(), trouble)
+        message = describe(self._config, self._state.identity, trouble)
         if message != self._last_enrolment:
             self._client.enrol(message, message.secret)
             self._last_enrolment = message
@@ -152,6 +157,8 @@ class RoundLoop:
             return
         if (work.round_id, work.kind) == self._given_up:
             self._pause(self._server.longest_pause_s)
+            return
+        if not self._may_answer(work):
             return
         blobs = self._client.bounds.blobs(work)
         self._state.blobs.keep(set(blobs), _SPARE_BYTES)
@@ -168,6 +175,45 @@ class RoundLoop:
             if not self._stop.is_set():
                 self._report(trouble_of(self._config))
             raise
+
+    def _may_answer(self, work: Work) -> bool:
+        """Answer a stage that needs no training; return whether there is more to do. What must not be is given up."""
+        self._private.end_others(work)
+        if work.kind == "contribute" and work.plan.private is None and self._config.privacy.only_sums:
+            self._give_up(work, _SUMS_ALONE, f"round {work.round_id} is not private: the device sends nothing")
+            return False
+        try:
+            if work.kind == "keys":
+                self._answer(work, self._private.keys(work))
+            elif work.kind == "shares":
+                self._answer(work, self._private.shares(work))
+            elif work.kind == "unmask":
+                self._answer(work, self._private.unmask(work))
+                self._private.end()
+            elif work.kind == "contribute" and work.plan.private is not None:
+                self._private.accept(work)
+        except SecureSumError as error:
+            self._give_up(
+                work, f"it refused to go on with the private round {work.round_id}; its log says why", str(error)
+            )
+            return False
+        return work.kind in ("contribute", "learn")
+
+    def _answer(self, work: Work, message: RoundKeys | EncryptedShares | RevealedShares) -> None:
+        try:
+            self._client.answer(work.round_id, work.kind, message)
+            log.info("round %d: answered %s", work.round_id, work.kind)
+        except RefusedError as error:
+            if error.code not in _HOPELESS and not _is_of_form(error):
+                raise
+            trouble = f"its answer to {work.kind} of round {work.round_id} was refused ({error.code}); its log says why"
+            self._give_up(work, trouble, f"round {work.round_id}: {error}")
+
+    def _give_up(self, work: Work, trouble: str, in_full: str) -> None:
+        """Leave a round, or the rest of it, and say why; the device goes on with later ones."""
+        self._given_up = (work.round_id, work.kind)
+        log.error("%s", in_full)
+        self._report(trouble, in_full=in_full)
 
     def _contribute(self, work: Work) -> None:
         path = self._state.outbox.update_path(work.round_id)
@@ -187,11 +233,10 @@ class RoundLoop:
 
     def _set_aside(self, work: Work, path: Path, error: RefusedError) -> None:
         """Send a result no more, and say why; the device takes part in later rounds."""
-        self._given_up = (work.round_id, work.kind)
         remove_durably(path)
-        log.error("round %d: %s; the device does not send it again, and waits for the next round", work.round_id, error)
         trouble = f"what it sent for round {work.round_id} was refused ({error.code}); its log says why"
-        self._report(trouble, in_full=f"round {work.round_id}: {error}")
+        waits = "the device does not send it again, and waits for the next round"
+        self._give_up(work, trouble, f"round {work.round_id}: {error}; {waits}")
 
     def _learn(self, work: Work) -> None:
         path, progress = self._state.outbox.learned_path(work.round_id), self._progress()

@@ -11,7 +11,6 @@ from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import IdentityStore
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.ready_bundles import FOLDER
-from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.ground.command_line import version
 from fleet_protocol.limits import LABELS, VERSION_LENGTH
@@ -53,13 +52,13 @@ def client_of_member(url: str, state: DeviceState) -> ServerClient:
 
 def enrol(client: ServerClient, config: Config, store: IdentityStore, token: str) -> tuple[Enrolment, Enrolled]:
     """Say who this device is, by a token, else its own secret; return what was said, and the answer."""
-    message = describe(config, store.load())
+    message = describe(config, store)
     return message, client.enrol(message, token or message.secret)
 
 
-def describe(config: Config, identity: Identity, trouble: str = "") -> Enrolment:
+def describe(config: Config, store: IdentityStore, trouble: str = "") -> Enrolment:
     """Return what the device says of itself. ``trouble``: see :func:`trouble_of`."""
-    manifest = read_bundle(config.bundle).manifest
+    manifest, identity = read_bundle(config.bundle).manifest, store.load()
     return Enrolment(
         device_id=identity.device_id,
         secret=identity.secret,
@@ -71,6 +70,7 @@ def describe(config: Config, identity: Identity, trouble: str = "") -> Enrolment
         network=manifest.network,
         trouble=trouble,
         versions=versions(config.bundle),
+        signing_key=store.public_signing_key(),
     )
 
 

@@ -14,20 +14,22 @@ from edge_client.storage.checked_files import file_digest, finished_files, mend_
 from edge_client.storage.class_names import ClassNames
 from edge_client.storage.class_offers import ClassOffers
 from edge_client.storage.database import FILE, Database
-from edge_client.storage.identity import IdentityStore, MembershipStore
+from edge_client.storage.identity import SIGNING_KEY, IdentityStore, MembershipStore
 from edge_client.storage.locks import is_locked, take_lock
 from edge_client.storage.owner_acts import OwnerActs
 from edge_client.storage.owner_choices import OwnerChoices
+from edge_client.storage.private_rounds import PrivateRoundStore
 from edge_client.storage.saved_model import ModelStore
 from fleet_protocol.ground.atomic_files import leftovers, make_folder, remove_durably
 
 log = logging.getLogger(__name__)
 _ADVICE = "advice"
 # Written twice, because the device could not get them again.
-KEPT_TWICE = ("identity.json", "membership.json", "model.safetensors")
+KEPT_TWICE = ("identity.json", "membership.json", "model.safetensors", SIGNING_KEY)
 # The names of files that are being written (fleet_protocol.ground.atomic_files).
 _HALF_WRITTEN = re.compile(
-    r"\.((identity\.json|membership\.json|model\.safetensors)(\.copy)?|status\.json|page\.key"
+    r"\.((identity\.json|membership\.json|model\.safetensors|signing\.key)(\.copy)?|status\.json|page\.key"
+    r"|private_round\.json"
     r"|embeddings\.safetensors|room\.safetensors|update-.*|learned-.*|[0-9a-f]{64})"
     r"\.[0-9a-f]{8}"
 )
@@ -97,6 +99,7 @@ class DeviceState:
         self.class_names = ClassNames(self.database)
         self.acts = OwnerActs(self.database)
         self.offers = ClassOffers(self.database)
+        self.private_rounds = PrivateRoundStore(folder, self.database)
 
     def lock(self, purpose: str, patience_s: float = 0.0) -> int:
         """Hold a lock until the process ends. Raises StateError if another process holds it after so many seconds."""
@@ -126,6 +129,7 @@ class DeviceState:
         self.model.forget_fleet(bundle_path)
         self.class_names.forget()
         self.offers.forget()
+        self.private_rounds.forget()
         for path in (*finished_files(self.outbox.folder), *finished_files(self.blobs.folder)):
             remove_durably(path)
         self.membership.remove()
@@ -138,7 +142,7 @@ class DeviceState:
         logged. Raises DamagedError if a file that the device needs is damaged, and so is its copy.
         """
         found = [_mended(self.folder / name) for name in KEPT_TWICE] + self.database.mend()
-        checked = [self.embeddings_path, *finished_files(self.outbox.folder)]
+        checked = [self.embeddings_path, self.private_rounds.path, *finished_files(self.outbox.folder)]
         damaged = [path for path in checked if path.exists() and _is_damaged(path)]
         damaged += [path for path in finished_files(self.blobs.folder) if file_digest(path) != path.name]
         for path in damaged:

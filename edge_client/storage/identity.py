@@ -12,8 +12,11 @@ from typing import TypeVar
 from edge_client.errors import DamagedError, StateError
 from edge_client.storage.checked_files import of_another_release, read_twice, remove_twice, write_twice
 from fleet_protocol.client.identity import Identity
+from fleet_protocol.secure_sums.primitives import KEY_BYTES, is_available, signing_public_key
 
 _Kind = TypeVar("_Kind")
+
+SIGNING_KEY = "signing.key"
 
 
 class IdentityStore:
@@ -21,6 +24,7 @@ class IdentityStore:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "identity.json"
+        self.signing_path = folder / SIGNING_KEY
 
     def load(self) -> Identity:
         """Return the device's identity, drawn on first use. Raises StateError if it is damaged or cannot be written."""
@@ -42,8 +46,22 @@ class IdentityStore:
         """Replace the device's identity."""
         write_twice(self.path, json.dumps(dataclasses.asdict(identity)).encode())
 
+    def signing_key(self) -> bytes:
+        """Return the key by which other devices know this one, 32 bytes, drawn on first use. Raises as :meth:`load`."""
+        if not self.signing_path.exists():
+            write_twice(self.signing_path, secrets.token_bytes(KEY_BYTES))
+        key = read_twice(self.signing_path)
+        if len(key) != KEY_BYTES:
+            raise of_another_release(self.signing_path, f"{len(key)} bytes", "remove it to draw another key")
+        return key
+
+    def public_signing_key(self) -> str:
+        """Return what it tells others of that key, 64 hex digits; "" where it cannot take part in private rounds."""
+        return signing_public_key(self.signing_key()) if is_available() else ""
+
     def remove(self) -> None:
         """Forget who the device was; the next use draws another identity."""
+        remove_twice(self.signing_path)
         remove_twice(self.path)
 
 

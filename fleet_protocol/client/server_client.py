@@ -17,6 +17,7 @@ from fleet_protocol.client.identity import Identity
 from fleet_protocol.errors import LinkError, MessageError, RefusedError, UnreachableError, without_requests
 from fleet_protocol.ground.atomic_files import written_durably
 from fleet_protocol.messages import rest as messages
+from fleet_protocol.messages.private_rounds import EncryptedShares, RevealedShares, RoundKeys
 from fleet_protocol.numbers.tensors import digest
 
 if TYPE_CHECKING:
@@ -137,6 +138,10 @@ class ServerClient:
         return self._read(
             messages.Receipt, self._ask("PUT", address, sending, headers=headers, content=_in_pieces(data, beat))
         )
+
+    def answer(self, round_id: int, stage: str, message: RoundKeys | EncryptedShares | RevealedShares) -> None:
+        """Answer a stage of a private round; the same again changes nothing."""
+        self._tell("PUT", f"/v1/rounds/{round_id}/private/{stage}", json=messages.to_json(message))
 
     def learned(self, message: messages.Learned) -> None:
         """Report that a round's result was learned."""

@@ -62,6 +62,7 @@ def taught(tmp_path_factory):
     for number in range(60):
         journal.publish(event(number))
     journal.close()
+    state.identity.signing_key()
     StatusFile(state).write({"name": "shelf", "labels": ["kettle", "bell"]})
     return state.folder
 
@@ -85,6 +86,7 @@ KEPT_TWICE = {
     "model.safetensors": model_of,
     "identity.json": lambda state: state.identity.load(),
     "membership.json": lambda state: state.membership.load(),
+    "signing.key": lambda state: state.identity.signing_key(),
 }
 
 

@@ -2,7 +2,7 @@
 
 Contribute: send the mean embedding of each label's clips, of a long word also of what comes before, and of what the
 owner said is not the label. Learn: take up classes, and fit the head as teaching does, with the fleet's prototypes
-beside the device's own clips.
+beside the device's own clips. In a private round the means travel masked (``private_prototypes.py``).
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import numpy as np
 from edge_client.clips.folders import SOUND
 from edge_client.config import Config
 from edge_client.errors import ModelError, RecordingError
+from edge_client.fleet.private_rounds import PrivateRounds
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, to_report
 from edge_client.learning.negative_prototypes import denied_groups
 from edge_client.learning.rounds.client_update import RoundContext, build_update
 from edge_client.learning.rounds.clips import held_out_metrics
 from edge_client.learning.rounds.kept_model import adoptable, after_round, choose_of
+from edge_client.learning.rounds.private_prototypes import masked_upload
 from edge_client.learning.teaching.heard import Before, Embedder
 from edge_client.learning.teaching.job import go_over
 from edge_client.learning.teaching.material import kind_of
@@ -67,7 +69,7 @@ class PrototypeExchange:
         rejected: Mapping[str, Floats] | None = None,
         before: Mapping[str, Before] | None = None,
     ) -> tuple[Update, Arrays]:
-        """Give every label a slot; return the upload. Raises LabelError if the head has no free slot.
+        """Give every label a slot; return the upload of an open round. Raises LabelError: the head has no free slot.
 
         ``takes`` are embeddings by label, float32 [clips, variants, numbers], of which the first variant is the clip
         itself; ``rejected``, as ``takes``, those of what its owner said is not it: sent for classes that the fleet has,
@@ -98,6 +100,23 @@ class PrototypeExchange:
             arrays["negatives"] = np.stack([_mean(clips)[None] for _, clips in denied])
             arrays["negative_counts"] = np.array([len(clips) for _, clips in denied], np.float32)
         return update, arrays
+
+    def of_classes(
+        self, takes: Mapping[str, Floats], before: Mapping[str, Before]
+    ) -> dict[int, tuple[list[Floats], int, float]]:
+        """Give every label a slot; return what a private round sums of each class of the fleet that the device has.
+
+        By the class's place in the work: means, float32 [frames, numbers], of its clips and of the windows before them,
+        number of clips, length of the word, s. New sounds are not among it. Raises LabelError as :meth:`contribute`.
+        """
+        self.label_map = label_map = take_labels(self.label_map, tuple(takes), self._work.classes)
+        places, found = {info.class_id: place for place, info in enumerate(self._work.classes)}, {}
+        for label, clips in takes.items():
+            place = places.get(label_map.class_ids[label_map.slot_of(label)] or "")
+            if place is not None and len(clips):
+                windows, length_s = self._order(clips, before.get(label))
+                found[place] = ([_mean(clips[:, 0])[None], *windows], len(clips), length_s)
+        return found
 
     def _order(self, takes: Floats, before: Before | None) -> tuple[Floats, float]:
         """Return the mean windows before a label's takes, float32 [states, frames, numbers], and its length, s."""
@@ -150,14 +169,22 @@ class PrototypeRound:
                 f"round {self.work.round_id}: no readable clips in {self._config.clips_folder}; record or import some"
             )
         device, own_id = self._config.device, self._state.identity.load().device_id
-        rejected = heard.rejected if device.share_corrections else {}
-        update, arrays = self._exchange.contribute(
-            heard.takes, own_id, share_names=device.share_names, rejected=rejected, before=heard.before
-        )
+        path = self._state.outbox.update_path(self.work.round_id)
+        if self.work.plan.private is not None:
+            table = self._exchange.of_classes(heard.takes, heard.before)
+            data = masked_upload(self._state, self.work, self._settings, table)
+        else:
+            rejected = heard.rejected if device.share_corrections else {}
+            update, arrays = self._exchange.contribute(
+                heard.takes, own_id, share_names=device.share_names, rejected=rejected, before=heard.before
+            )
+            data = pack(arrays, to_json(update))
+        self._state.outbox.put(path, data)
+        if self.work.plan.private is not None:
+            PrivateRounds(self._state).note_upload(data)
         label_map, before = self._exchange.label_map, self._saved.progress
         unheard = (*before.unheard, *label_map.new_since(before.label_map))
         progress = dataclasses.replace(before, label_map=label_map, contributed=self.work.round_id, unheard=unheard)
-        self._state.outbox.put(self._state.outbox.update_path(self.work.round_id), pack(arrays, to_json(update)))
         self._state.model.save(self._saved.bundle.weights, self._saved.listening, progress)
 
     def learn(self) -> None:
