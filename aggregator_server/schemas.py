@@ -245,7 +245,7 @@ class PrivateRequest:
     """How a private round shall sum what devices send."""
 
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
-    groups: Annotated[int, Doc("Devices of a group, at least: of each group the server learns the sum alone")] = 8
+    groups: Annotated[int, Doc("Devices of a group, at least: of each group the server learns the sum alone")] = 16
 
 
 @dataclass(frozen=True)

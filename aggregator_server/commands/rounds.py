@@ -62,8 +62,8 @@ def _add_plan(start: argparse.ArgumentParser) -> None:
     start.add_argument("--deadline", type=duration, metavar="TIME", help="when it ends at the latest, like 10m (10m)")
     start.add_argument("--quorum", type=float, metavar="SHARE", help="of the devices: if fewer upload, it fails (0.5)")
     start.add_argument("--seed", type=int, metavar="N", help="of everything random (0)")
-    said = "devices hide their numbers in sums of groups of so many at least (8), which alone the server learns"
-    start.add_argument("--private", type=int, nargs="?", const=8, metavar="SIZE", help=said)
+    said = "devices hide their numbers in sums of groups of so many at least (16), which alone the server learns"
+    start.add_argument("--private", type=int, nargs="?", const=16, metavar="SIZE", help=said)
     start.add_argument("--new-classes", type=int, metavar="N", help="how many new sounds there are, if known")
 
 

@@ -1,15 +1,19 @@
-"""Fleets of private rounds: through the core without HTTP, where time is what the test says."""
+"""Fleets of private rounds: through the core, where time is what the test says, and over HTTP."""
 
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import numpy as np
 
 from aggregator_server.rounds.devices.private_answers import take_keys, take_revealed, take_shares
 from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.schemas import PrivateRequest
 from fleet_protocol.messages.private_rounds import EncryptedShares, RevealedShares, RoundKeys
-from fleet_protocol.messages.rest import Receipt, Work
+from fleet_protocol.messages.rest import Receipt, Work, parse
 from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from tests.support.aggregator_process import Fleet
 from tests.support.core_fleet import CoreFleet
 from tests.support.embedded_words import NUMBERS, embedded_public_set
 from tests.support.private_device import PrivateDevice
@@ -82,3 +86,34 @@ def plain_means(devices: list[PrivateDevice], vote_cap: float = 3.0) -> dict[str
             sums[class_id] = sums.get(class_id, np.zeros(NUMBERS)) + weight * row[0].astype(np.float64)
             weights[class_id] = weights.get(class_id, 0.0) + weight
     return {class_id: sums[class_id] / weights[class_id] for class_id in sums}
+
+
+class PrivateFleet(Fleet):
+    """Devices of private rounds at a real server, over HTTP."""
+
+    def publish(self, **_) -> httpx.Response:
+        return self.admin.put("/v1/public-set", content=embedded_public_set(np.random.default_rng(7)).pack())
+
+    def open_private(self, groups: int = 8, **request) -> int:
+        return self.open_round(strategy="prototypes", private={"groups": groups}, **request)
+
+    def private_work(self, device: PrivateDevice, wait_s: float = 0) -> Work | None:
+        found = self.work(device, wait_s)
+        return None if found is None else parse(Work, found)
+
+    def put(self, device: PrivateDevice, work: Work, answer: dict | bytes) -> httpx.Response:
+        """Send what a device has for a stage."""
+        client, address = self.clients[device.number], f"/v1/rounds/{work.round_id}"
+        if work.kind == "contribute":
+            device.sealed = work.private.shares
+            return client.put(f"{address}/update", content=answer)
+        return client.put(f"{address}/private/{work.kind}", json=answer)
+
+    def answers(self, round_id: int) -> Iterator[tuple[str, httpx.Response]]:
+        """Have devices do their work until the round is over; yield each stage, and what the server says."""
+        for device in itertools.cycle(self.devices):
+            work = self.private_work(device)
+            if work is not None and work.kind != "learn":
+                yield work.kind, self.put(device, work, device.answer(work))
+            elif self.round(round_id)["summary"]["state"] != "open":
+                return

@@ -12,6 +12,7 @@ from tests.support.checkout import run_module
 from tests.support.core_fleet import CoreFleet, devices
 from tests.support.edge_process import wait_for
 from tests.support.embedded_words import PrototypeDevice, embedded_public_set
+from tests.support.private_fleet import PrivateCoreFleet, private_devices
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +32,21 @@ def test_killed_at_any_line_of_the_closing_step_it_comes_to_the_same_bytes(tmp_p
     outcome = killed_at(tmp_path / "data", 10)
     assert outcome["lines"] > 200
     assert outcome["undisturbed"].count("state='done'") == 1
+
+
+@pytest.mark.parametrize("stage", ["shares", "contribute", "unmask"])
+def test_killed_at_any_line_of_a_private_rounds_step_it_comes_to_the_same_bytes(tmp_path, stage):
+    fleet = PrivateCoreFleet(tmp_path / "data", private_devices(5))
+    fleet.open_private(100.0, groups=4, deadline_s=6000)
+    for present in ("keys", "shares", "contribute", "unmask"):
+        for device in fleet.devices:
+            fleet.answer(device)
+        if present == stage:
+            break
+        fleet.advance()
+    fleet.store.close()
+    outcome = killed_at(tmp_path / "data", 10)
+    assert outcome["undisturbed"].count("state='done'") == (stage == "unmask")
 
 
 def killed_at(data, kills, *action):

@@ -1,0 +1,97 @@
+"""Private rounds over HTTP at a real server: killed at each stage, and what of a device's numbers it ever has."""
+
+import sqlite3
+from contextlib import closing
+
+import httpx
+import numpy as np
+import pytest
+
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from tests.support.private_fleet import PrivateFleet, plain_means, private_devices
+
+STAGES = ("keys", "shares", "contribute", "unmask")
+
+
+@pytest.fixture
+def fleet_of(start_aggregator):
+    def make(name, count):
+        return PrivateFleet(start_aggregator(name), private_devices(count)).ready()
+
+    return make
+
+
+def finish(fleet, round_id, kill_in=()):
+    """Play a round; kill the server in the middle of each of some stages, and start it again. Return the round."""
+    half, done = len(fleet.devices) // 2, dict.fromkeys(STAGES, 0)
+    seen = []
+    for stage, answer in fleet.answers(round_id):
+        answer.raise_for_status()
+        seen.append(stage)
+        done[stage] += 1
+        if stage in kill_in and done[stage] == half:
+            fleet.aggregator.kill()
+            fleet.aggregator.start()
+            fleet.reconnect()
+    assert seen == [stage for stage in STAGES for _ in fleet.devices]
+    return fleet.round(round_id)
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_in_every_stage_comes_to_the_same_bytes(fleet_of):
+    digests = set()
+    for name, kill_in in (("whole", ()), ("killed", STAGES)):
+        fleet = fleet_of(name, 5)
+        detail = finish(fleet, fleet.open_private(groups=5), kill_in)
+        assert detail["summary"]["state"] == "done", detail["summary"]["reason"]
+        digests.add(detail["result_prototypes"])
+        assert fleet.aggregator.stop() == 0
+        assert "Traceback" not in fleet.aggregator.log()
+    assert len(digests) == 1
+
+
+def everything(folder):
+    """All bytes that a server stores: its tables as they are read, and its files as they are."""
+    with closing(sqlite3.connect(folder / "auricle.db")) as database:
+        tables = "\n".join(database.iterdump()).encode()
+    return tables + b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def numbers_of(device, work):
+    """A device's numbers as somebody might find them: as floats, as they are summed, and in hex digits."""
+    prototypes, _ = device.takes()
+    words = device.numbers(work)
+    rows = [row.astype(kind).tobytes() for row in prototypes for kind in (np.float32, np.float64)]
+    used = np.flatnonzero(words)
+    rows += [words[first : first + 4].tobytes() for first in used[:-4:4]]
+    return [*rows, *(row.hex().encode() for row in rows)]
+
+
+def test_a_server_never_stores_a_devices_own_numbers_and_no_key_that_shows_them(fleet_of):
+    fleet = fleet_of("server", 5)
+    round_id = fleet.open_private(groups=4, aggregation={"centre": "mean"})
+    wanted, stored, secrets = {}, b"", []
+    for stage, answer in fleet.answers(round_id):
+        answer.raise_for_status()
+        for device in fleet.devices:
+            if stage == "keys" and not wanted.get(device.number):
+                work = fleet.private_work(device)
+                if work is not None:
+                    wanted[device.number] = numbers_of(device, work)
+                    secrets.append(device.secret_of(round_id).mask_key)
+        stored += everything(fleet.aggregator.data)
+    detail = fleet.round(round_id)
+    assert detail["summary"]["state"] == "done", detail["summary"]["reason"]
+    assert len(wanted) == len(fleet.devices) - 1  # the first had answered
+    found = [
+        (number, row) for number, rows in wanted.items() for row in rows if row in stored and row.strip(b"\x00") != b""
+    ]
+    assert found == []
+    assert not any(secret in stored or secret.hex().encode() in stored for secret in secrets)
+    blob = fleet.admin.get(f"/v1/blobs/{detail['result_prototypes']}")
+    means = FleetPrototypes.unpack(blob.content)
+    plain = plain_means(fleet.devices)
+    for class_id, mean in zip(means.class_ids, means.means, strict=True):
+        np.testing.assert_allclose(mean[0], plain[class_id], atol=2e-5)
+    with pytest.raises(httpx.HTTPStatusError):  # not even who has the file's name may fetch a masked upload
+        fleet.admin.get(f"/v1/blobs/{detail['participants'][0]['upload']}").raise_for_status()
