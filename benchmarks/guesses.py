@@ -32,7 +32,7 @@ from edge_client.features.front_end import open_front_end
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.ready_bundles import find_bundle
 
-TEN = (
+_TEN = (
     *("dog", "cat", "crying_baby", "door_wood_knock", "glass_breaking", "clock_alarm", "siren", "vacuum_cleaner"),
     *("coughing", "toilet_flush"),
 )
@@ -117,7 +117,7 @@ def hear(name: str, data: Path, rng: np.random.Generator) -> Guessed:
 def rows_of(name: str, found: Guessed) -> list[dict[str, Any]]:
     """Print and return the figures, in per cent."""
     rows = []
-    for kinds, chosen in (("ten", np.isin(found.labels, TEN)), ("all", np.ones(len(found.labels), bool))):
+    for kinds, chosen in (("ten", np.isin(found.labels, _TEN)), ("all", np.ones(len(found.labels), bool))):
         for noisy in (False, True):
             asked = chosen & (found.noisy == noisy)
             if not asked.any():
@@ -141,10 +141,10 @@ def household(name: str, data: Path, hours: float, seed: int) -> list[dict[str, 
     """Print and return how many guesses an hour a device gives in a household, and how many of them are right."""
     folders = {folder.name: recordings_in(folder) for folder in sorted(data.iterdir()) if folder.is_dir()}
     noises = tuple(read_recording(path, RATE_HZ) for path in recordings_in(data_folder() / "gsc_background_noise"))
-    others = [path for label, paths in folders.items() if label not in TEN for path in paths]
-    played = {label: paths for label, paths in folders.items() if label in TEN}
+    others = [path for label, paths in folders.items() if label not in _TEN for path in paths]
+    played = {label: paths for label, paths in folders.items() if label in _TEN}
     if not (others and played):
-        raise BenchmarkError(f"{data} has none of {', '.join(TEN)}, or nothing else; --hours 0 leaves households out")
+        raise BenchmarkError(f"{data} has none of {', '.join(_TEN)}, or nothing else; --hours 0 leaves households out")
     rows = []
     with tempfile.TemporaryDirectory() as place:
         config = Path(place) / "edge.toml"

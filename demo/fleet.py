@@ -161,5 +161,5 @@ class Fleet:
         self._processes.clear()
 
 
-def _tail(log: Path, lines: int = 8) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-8:])

@@ -134,12 +134,12 @@ def write_page(
     """Write the page: what was done, the tables that hold the fleets against one another, and each fleet's curves."""
     from jinja2 import Template
 
-    curves = [(kind, draw_curves(fleets[kind.key])) for kind in kinds]
+    curves = [(kind, _draw_curves(fleets[kind.key])) for kind in kinds]
     template = Template(_TEMPLATE.read_text(encoding="utf-8"), autoescape=True)
     write_durably(path, template.render(setting=setting, tables=tables, curves=curves).encode(), mode=0o644)
 
 
-def draw_curves(figures: Mapping[str, Any]) -> str:
+def _draw_curves(figures: Mapping[str, Any]) -> str:
     """Draw every user's accuracies by round; return an SVG element."""
     import matplotlib as mpl
     from matplotlib.figure import Figure

@@ -31,11 +31,11 @@ from fleet_protocol.numbers.arrays import Doubles, Floats
 log = logging.getLogger(__name__)
 
 # Socket in the state folder; under systemd a link to one in the runtime folder.
-SOCKET = "live.sock"
+_SOCKET = "live.sock"
 # Datagrams are whole or not there at all, so one of them never needs more than this.
 LARGEST = 1 << 17
 BANDS = 40
-COLUMN_S = 0.02
+_COLUMN_S = 0.02
 _WINDOW_S = 0.032
 _LOW_HZ, _HIGH_HZ = 60.0, 8_000.0
 # Levels that a byte stands for, dB of a full-scale sine.
@@ -94,11 +94,11 @@ class Spectrum:
     """Columns of a stream; what is too short for a column waits for the next samples."""
 
     def __init__(self, sample_rate_hz: int) -> None:
-        self._hop, size = round(COLUMN_S * sample_rate_hz), round(_WINDOW_S * sample_rate_hz)
+        self._hop, size = round(_COLUMN_S * sample_rate_hz), round(_WINDOW_S * sample_rate_hz)
         self.column_s = self._hop / sample_rate_hz
         highest = min(_HIGH_HZ, sample_rate_hz / 2)
         settings = LogMelSettings(
-            "live", sample_rate_hz, _WINDOW_S, _WINDOW_S, COLUMN_S, 1, BANDS, size, _LOW_HZ, highest
+            "live", sample_rate_hz, _WINDOW_S, _WINDOW_S, _COLUMN_S, 1, BANDS, size, _LOW_HZ, highest
         )
         filters = mel_filters(settings)
         self._window: Doubles = np.hanning(size)
@@ -132,13 +132,13 @@ class LiveFeed:
         """Open the socket, to which the daemon's user alone can connect. Raises OSError if the folder takes none."""
         self._spectrum = Spectrum(sample_rate_hz)
         self._watchers: list[socket.socket] = []
-        self._path = runtime_path(state, SOCKET)
+        self._path = runtime_path(state, _SOCKET)
         self._path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.setblocking(False)
         # Before it has a name: the socket's file is made with this mode (unix(7)).
         os.fchmod(self._listener.fileno(), 0o600)
-        with short_path(self._path) as address:
+        with _short_path(self._path) as address:
             self._listener.bind(address)
         self._listener.listen(_MAX_WATCHERS)
 
@@ -202,7 +202,7 @@ def _sent(watcher: socket.socket, data: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def short_path(path: Path) -> Iterator[str]:
+def _short_path(path: Path) -> Iterator[str]:
     """Yield a short name of a socket's path: an address holds 107 bytes, and a state folder may lie deep."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -215,7 +215,7 @@ class LiveReader:
     """One watcher; the daemon may come and go meanwhile."""
 
     def __init__(self, state: Path) -> None:
-        self._path = state / SOCKET
+        self._path = state / _SOCKET
         self._socket: socket.socket | None = None
 
     @property
@@ -250,7 +250,7 @@ class LiveReader:
     def _connect(self) -> bool:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            with short_path(self._path) as address:
+            with _short_path(self._path) as address:
                 connection.connect(address)
         except PermissionError:
             connection.close()

@@ -22,7 +22,7 @@ from fleet_protocol.methods import personalisations as personalisation_terms
 from fleet_protocol.methods.registry import ask_modules
 from fleet_protocol.numbers.tensors import digest
 
-ATTRIBUTES = ("METHOD", "RULE", "SELECTION", "PERSONALISATION", "STRATEGY")
+_ATTRIBUTES = ("METHOD", "RULE", "SELECTION", "PERSONALISATION", "STRATEGY")
 
 # What both sides know of a method that runs on devices is a registry of its own.
 _OF_BOTH = (method_terms.local_methods, local_methods, personalisation_terms.personalisations, personalisations)
@@ -88,9 +88,9 @@ def _module(plugin: Plugin) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
         raise PluginError(f"the plugin {plugin.path} cannot be imported: {type(error).__name__}: {error}") from error
-    if all(getattr(module, attribute, None) is None for attribute in ATTRIBUTES):
+    if all(getattr(module, attribute, None) is None for attribute in _ATTRIBUTES):
         raise PluginError(
-            f"the plugin {plugin.path} has none of {', '.join(ATTRIBUTES)}; docs/writing-a-strategy.md shows one each"
+            f"the plugin {plugin.path} has none of {', '.join(_ATTRIBUTES)}; docs/writing-a-strategy.md shows one each"
         )
     _modules[plugin] = module
     return module

@@ -48,11 +48,11 @@ def build_network(specification: Specification, *, stock: bool = False) -> keras
 def build_bundle(specification: Specification) -> bytes:
     """Build a bundle. Raises OperatorError: the graph needs an operator that a device's runtime lacks."""
     model = build_network(specification)
-    graph = convert_trainable(model, specification.batch)
+    graph = _convert_trainable(model, specification.batch)
     return write_bundle(describe(model, specification), graph, weights_of(model))
 
 
-def convert_trainable(model: keras.Model, batch: int) -> bytes:
+def _convert_trainable(model: keras.Model, batch: int) -> bytes:
     """Convert a network to a TFLite graph with a bundle's six signatures, weights zero. Raises OperatorError."""
     trainable = Trainable(model, batch)
     return convert_module(trainable.state, trainable.signatures(), has_variables=True)

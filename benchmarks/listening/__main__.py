@@ -35,7 +35,7 @@ from fleet_protocol.numbers.arrays import Floats
 SNRS_DB = (20.0, 10.0, 5.0)
 
 
-def streams_of(half: Half, minutes: float, seed: int) -> dict[float, Stream]:
+def _streams_of(half: Half, minutes: float, seed: int) -> dict[float, Stream]:
     """Return a stream for every ratio."""
     return {
         snr_db: make_stream(half, snr_db, minutes, np.random.default_rng([seed, int(snr_db)])) for snr_db in SNRS_DB
@@ -104,7 +104,7 @@ def work(options: argparse.Namespace) -> dict[str, object]:
         half = material.tuning if options.tuning else material.report
         if options.choose is not None:
             (one,) = chosen[:1]
-            return chosen_table(one, options, material.noise, half.backgrounds)
+            return _chosen_table(one, options, material.noise, half.backgrounds)
         if options.words is not None:
             words = options.words
             if options.join is not None:
@@ -122,12 +122,12 @@ def work(options: argparse.Namespace) -> dict[str, object]:
 
             rows = ((one.name, measure_own(one, people, *heard, in_rooms=options.rooms, talk=talk)) for one in chosen)
             return {"front_ends": [{"front_end": name, **by, "snr": snr} for name, snr in rows]}
-        streams = streams_of(half, options.minutes, options.seed)
+        streams = _streams_of(half, options.minutes, options.seed)
         results = [measure(one, material, streams, untaught=options.untaught) for one in chosen]
     return {"front_ends": results}
 
 
-def chosen_table(
+def _chosen_table(
     front_end: FrontEnd, options: argparse.Namespace, noise: Sequence[Floats], backgrounds: Sequence[Floats]
 ) -> dict[str, object]:
     """Search for a table of scores on the first front end, write it, and return the trials."""

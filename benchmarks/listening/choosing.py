@@ -132,7 +132,7 @@ def number_of(table: ScoreTable, kind: str, name: str) -> float:
     return float(getattr(getattr(table, kind) if name in table.word.__dict__ else table, name))
 
 
-def with_number(table: ScoreTable, kind: str, name: str, value: float) -> ScoreTable:
+def _with_number(table: ScoreTable, kind: str, name: str, value: float) -> ScoreTable:
     """Return a table with another number."""
     of_all = name not in table.word.__dict__
     changed: dict[str, Any] = {name: value} if of_all else {kind: replace(getattr(table, kind), **{name: value})}
@@ -169,7 +169,7 @@ class Search:
         """Change a number as long as it becomes better; return whether it did."""
         start = value = number_of(self.table, self._kind, name)
         while len(self.trials) < self._most and 0 <= (value := round(value + by, 6)) <= largest:
-            other = with_number(self.table, self._kind, name, value)
+            other = _with_number(self.table, self._kind, name, value)
             row = said({"trial": f"{name} {value:g}", **tried(other, self._sets)})
             self.trials.append(row)
             if row["missed"] >= self.best["missed"]:

@@ -87,12 +87,12 @@ def new_device(
             (folder / "clips" / label / path.name).symlink_to(path.resolve())
     (folder / "room").mkdir(parents=True)
     for number, noise in enumerate(room):
-        write_wav(folder / "room" / f"{number}.wav", noise, RATE_HZ)
+        _write_wav(folder / "room" / f"{number}.wav", noise, RATE_HZ)
     (folder / "edge.toml").write_text(_CONFIG.format(bundle=bundle.resolve()))
     return load_config(folder / "edge.toml")
 
 
-def write_wav(path: Path, samples: Floats, rate_hz: int) -> None:
+def _write_wav(path: Path, samples: Floats, rate_hz: int) -> None:
     """Write float32 [samples] in -1..1 as 16-bit PCM."""
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)

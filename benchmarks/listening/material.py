@@ -23,8 +23,8 @@ TRAINING, TUNING = 0.6, 0.2
 SETTINGS = preset("log_mel")
 RATE_HZ = SETTINGS.sample_rate_hz
 # Sounds that go on and on; none of them is heard in training.
-URBAN = ("air_conditioner", "children_playing", "drilling", "engine_idling", "street_music")
-URBAN_CLIPS = 20
+_URBAN = ("air_conditioner", "children_playing", "drilling", "engine_idling", "street_music")
+_URBAN_CLIPS = 20
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,12 @@ def _urban(folder: Path, rate_hz: int) -> tuple[tuple[Floats, ...], tuple[Floats
     """Return sounds that go on, one slice of each original recording (fsID), the even ones and the odd ones."""
     parts: tuple[list[Floats], list[Floats]] = ([], [])
     taken: set[int] = set()
-    for sound in URBAN:
+    for sound in _URBAN:
         count = [0, 0]
         for path in sorted((folder / sound).glob("*.ogg")):
             recording = int(path.stem.split("_")[-1].split("-")[0])
             part = recording % 2
-            if recording not in taken and count[part] < URBAN_CLIPS:
+            if recording not in taken and count[part] < _URBAN_CLIPS:
                 taken.add(recording)
                 count[part] += 1
                 parts[part].append(read_recording(path, rate_hz))
@@ -125,7 +125,7 @@ def _urban(folder: Path, rate_hz: int) -> tuple[tuple[Floats, ...], tuple[Floats
 
 # Root mean square of a word where it is loud, dB full scale; a speaker is nearer or farther by so many dB.
 WORD_DB, NEARER_DB = -28.0, 4.0
-GAP_S = (1.5, 4.0)
+_GAP_S = (1.5, 4.0)
 SECTION_S = 20.0
 _FADE_S = 0.01
 _LOUD_S = 0.03
@@ -161,13 +161,13 @@ def make_stream(
     """
     rate = RATE_HZ
     clips: list[Clip] = [half.clips[i] for i in rng.permutation(len(half.clips))]
-    words, said, at_s = [], [], GAP_S[1]
+    words, said, at_s = [], [], _GAP_S[1]
     for clip in clips:
         if at_s > 60 * minutes - SETTINGS.clip_s:
             break
         said.append(_whole(clip.path))
         words.append(Word(at_s, clip.label, clip.word, len(said[-1]) / rate, clip.by))
-        at_s += words[-1].seconds + rng.uniform(*GAP_S)
+        at_s += words[-1].seconds + rng.uniform(*_GAP_S)
     noise = background(half, round((at_s + 1) * rate), rate, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
     near = np.zeros_like(noise)
     for word, speech in zip(words, said, strict=True):

@@ -146,9 +146,9 @@ def listen(
     return Listened(label_map.names, heard, means, times, config, seconds, spent, loaded.lasting)
 
 
-def in_parts(samples: Floats, seconds: float = 600.0) -> Sequence[Floats]:
-    """Cut a stream."""
-    size = round(seconds * RATE_HZ)
+def in_parts(samples: Floats) -> Sequence[Floats]:
+    """Cut a stream into parts of ten minutes."""
+    size = 600 * RATE_HZ
     return [samples[start : start + size] for start in range(0, len(samples), size)]
 
 

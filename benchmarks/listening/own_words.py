@@ -38,7 +38,7 @@ LABELS = 4
 OWNER, OTHERS, OTHER_WORDS = "owner", "others", 300
 _MOST = {OWNER: 10, OTHERS: 20}  # of each label
 RATES = (10.0, 2.0, 0.5)
-TALK_RATES = (1.0, 0.1)
+_TALK_RATES = (1.0, 0.1)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def beside(talk: Listened, listened: Listened, words: Sequence[Word]) -> dict[st
     """Return what is missed of an owner's words, %, at thresholds at which talk makes so many false accepts an hour."""
     hours, found = talk.seconds / 3600, {}
     alarms_at = [len(heard) for heard in talk.at_thresholds]
-    for rate in TALK_RATES:
+    for rate in _TALK_RATES:
         allowed = rate * hours + 1e-9
         at = next((at for at, alarms in zip(THRESHOLDS, alarms_at, strict=True) if alarms <= allowed), None)
         heard = set() if at is None else hits(words, listened.at(at))[0]

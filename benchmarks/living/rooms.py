@@ -182,7 +182,7 @@ def _scatter(
     found, at_s = [], float(rng.uniform(0, gap_s[1]))
     while paths and at_s + 5.0 < len(stream) / RATE_HZ:
         index = int(rng.integers(len(paths)))
-        samples = near_clip(paths[index], rng)
+        samples = _near_clip(paths[index], rng)
         start = round(at_s * RATE_HZ)
         stream[start : start + len(samples)] += samples
         found.append((at_s, index, len(samples) / RATE_HZ))
@@ -190,7 +190,7 @@ def _scatter(
     return found
 
 
-def near_clip(path: Path, rng: np.random.Generator) -> Floats:
+def _near_clip(path: Path, rng: np.random.Generator) -> Floats:
     """Return a recording at about the level of a word, float32 [samples]."""
     whole = read_clip(path, SETTINGS) if path.suffix == ".flac" else read_recording(path, RATE_HZ)
     samples = np.asarray(whole, np.float32)
@@ -288,7 +288,7 @@ def said_words(room: Room, snr_db: float, settings: FeatureSettings, hop_s: floa
         for index in rng.permutation(len(own)):
             gap, samples = (
                 np.zeros(round(rng.uniform(*_APART_S) * RATE_HZ), np.float32),
-                near_clip(own[index].path, rng),
+                _near_clip(own[index].path, rng),
             )
             pieces += [gap, samples]
             at_s += len(gap) / RATE_HZ

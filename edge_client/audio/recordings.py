@@ -40,7 +40,7 @@ _MOST_CHANNELS = 64
 # Samples beyond this (24 dB over full scale) were stored in other units than -1..1.
 _LOUDEST = 16.0
 _SEARCH_STEP_S = 0.01
-LONGEST_WORD_S = 3.0
+_LONGEST_WORD_S = 3.0
 """What is said as one word or phrase, at most, s."""
 # A frame is loud from a share of the loudest one's power, and from so many times that of the room, where a tenth of the
 # frames have less.
@@ -205,7 +205,7 @@ def loud_stretch(samples: Floats, sample_rate_hz: int) -> tuple[int, int]:
 
 def longest_take_s(settings: FeatureSettings) -> float:
     """Return how much of a take is kept, s: of what is said all, of another sound a clip."""
-    return settings.clip_s if settings.hears_sounds else max(settings.clip_s, LONGEST_WORD_S)
+    return settings.clip_s if settings.hears_sounds else max(settings.clip_s, _LONGEST_WORD_S)
 
 
 def whole_stretch(samples: Floats, settings: FeatureSettings) -> tuple[int, int]:
@@ -215,7 +215,7 @@ def whole_stretch(samples: Floats, settings: FeatureSettings) -> tuple[int, int]
     if settings.hears_sounds:
         return found
     begin, end = loud_stretch(samples, settings.sample_rate_hz)
-    beside, longest = (round(time_s * settings.sample_rate_hz) for time_s in (_BESIDE_S, LONGEST_WORD_S))
+    beside, longest = (round(time_s * settings.sample_rate_hz) for time_s in (_BESIDE_S, _LONGEST_WORD_S))
     if not settings.clip_samples + beside < end - begin <= longest:  # hardly longer is no phrase
         return found
     return max(0, begin - beside), min(len(samples), end + beside)

@@ -115,7 +115,7 @@ class SampleRing:
             self._changed.notify()
 
 
-OPPOSITE = "its channels cancel each other out (opposite phase): choose one, as by [microphone] channel = 1"
+_OPPOSITE = "its channels cancel each other out (opposite phase): choose one, as by [microphone] channel = 1"
 
 
 class Microphone:
@@ -181,7 +181,7 @@ class Microphone:
             block = stream.read(_POLL_S)
             now = time.monotonic()
             if stream.cancels:
-                self._trouble.warning("%s: %s", self.device, OPPOSITE)
+                self._trouble.warning("%s: %s", self.device, _OPPOSITE)
             if len(block):
                 last_frame = now
                 self.trouble = ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from edge_client.errors import AudioError
 
 # What sound hardware usually offers, in Hz.
-USUAL_RATES_HZ = (8_000, 11_025, 16_000, 22_050, 32_000, 44_100, 48_000, 88_200, 96_000, 176_400, 192_000)
+_USUAL_RATES_HZ = (8_000, 11_025, 16_000, 22_050, 32_000, 44_100, 48_000, 88_200, 96_000, 176_400, 192_000)
 
 _WITHOUT = "to try it without one, play recordings: `auricle-edge init --play FOLDER`"
 
@@ -63,7 +63,7 @@ def candidate_rates(wanted_hz: int, model_hz: int) -> tuple[int, ...]:
     """Return the rates to try, the best first: a wanted one alone, else the model's, then the usual ones above it."""
     if wanted_hz:
         return (wanted_hz,)
-    return (model_hz, *(rate for rate in USUAL_RATES_HZ if rate > model_hz))
+    return (model_hz, *(rate for rate in _USUAL_RATES_HZ if rate > model_hz))
 
 
 def _names(devices: Sequence[CaptureDevice]) -> str:

@@ -36,7 +36,7 @@ def require_between(section: object, low: float, high: float, *keys: str) -> Non
         require(low <= value <= high, key, value, f"must be from {low:g} to {high:.6g}")
 
 
-def require_above_zero(section: object, *keys: str) -> None:
+def _require_above_zero(section: object, *keys: str) -> None:
     """Refuse a section whose numbers of some keys are not above 0."""
     for key in keys:
         require(getattr(section, key) > 0, key, getattr(section, key), "must be above 0")
@@ -79,7 +79,7 @@ class ServerConfig:
         rule = "is plain HTTP, so others can read this device's secret; use https://, or add insecure_http = true"
         require(self.insecure_http or not is_clear(self.url), "url", self.url, rule)
         require_between(self, 0, 60, "wait_s")
-        require_above_zero(self, "longest_pause_s")
+        _require_above_zero(self, "longest_pause_s")
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class EventsConfig:
     journal_mb: float = 50.0
 
     def __post_init__(self) -> None:
-        require_above_zero(self, "journal_days")
+        _require_above_zero(self, "journal_days")
         require(self.journal_mb >= 1, "journal_mb", self.journal_mb, "must be at least 1")
 
 
@@ -304,7 +304,7 @@ class ClipsConfig:
     detected_days: float = 7.0
 
     def __post_init__(self) -> None:
-        require_above_zero(self, "quota_mb", "unknown_days", "detected_days")
+        _require_above_zero(self, "quota_mb", "unknown_days", "detected_days")
         require_between(self, 0, 10_000, "unknown_count", "detected_count")
 
 
@@ -320,7 +320,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         require_between(self, 0, 150, "max_temperature_c")
-        require_above_zero(self, "deadline_s")
+        _require_above_zero(self, "deadline_s")
         require_between(self, 0, 19, "nice")
         require_between(self, 1, 1000, "teach_epochs")
         rate = self.teach_learning_rate

@@ -37,10 +37,10 @@ _WITHOUT_NEWS_S, STANDS_STILL_S = 12.0, 30.0
 _NEWS = ("paused", "model", "loops", "server", "training", "teaching", "home", "mqtt", "journal", "damage", "forgets")
 
 
-def temperature_c(zones: Path = _ZONES) -> float | None:
+def temperature_c() -> float | None:
     """Return the hottest thermal zone's temperature in degrees Celsius; None where there is none."""
     found = []
-    for path in sorted(zones.glob("thermal_zone*/temp")):
+    for path in sorted(_ZONES.glob("thermal_zone*/temp")):
         try:
             found.append(int(path.read_text()) / 1000.0)
         except (OSError, ValueError):  # a zone that is switched off cannot be read
@@ -48,10 +48,10 @@ def temperature_c(zones: Path = _ZONES) -> float | None:
     return max(found, default=None)
 
 
-def resident_mb(pid: int | str = "self") -> float | None:
-    """Return the memory that a process holds, in MB; None where it is gone."""
+def resident_mb() -> float | None:
+    """Return the memory that this process holds, in MB; None where nothing tells."""
     try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) / 1024.0
     except OSError:

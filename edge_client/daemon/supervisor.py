@@ -25,7 +25,7 @@ _trouble = RateLimitedLog(log, _LOGGED_AGAIN_S)
 _SETTLED_S = 300.0
 
 
-Beat = Callable[[], None]
+_Beat = Callable[[], None]
 """Called by a loop whenever it makes progress."""
 
 
@@ -35,7 +35,7 @@ class Loop:
 
     name: str
     stuck_after_s: float
-    body: Callable[[Beat], None]
+    body: Callable[[_Beat], None]
     state: str = "running"
     restarts: int = 0
     error: str = ""
@@ -62,7 +62,7 @@ class Supervisor:
         self._stop = stop
         self._threads: list[threading.Thread] = []
 
-    def add(self, name: str, stuck_after_s: float, body: Callable[[Beat], None]) -> Loop:
+    def add(self, name: str, stuck_after_s: float, body: Callable[[_Beat], None]) -> Loop:
         """Prepare a loop; it is stuck when it did not beat for so long."""
         loop = self.loops[name] = Loop(name=name, stuck_after_s=stuck_after_s, body=body)
         return loop

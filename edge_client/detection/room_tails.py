@@ -27,7 +27,7 @@ BEGIN_PER_HOUR, PRIOR_COUNTS, FLATTER = 6.0, 4.0, 1.2
 # Hours after which a room without sounds like the label is believed to have half as many of them, then a third, ...
 QUIET_HOURS = 0.5
 # False accepts that the room's tail is worth at the promised rate.
-ROOM_COUNTS = 16.0
+_ROOM_COUNTS = 16.0
 # Hours heard since, after which what was heard counts half.
 _HALF_LIFE = 24.0
 # Detections an hour that are taken for the label itself, as a share of the promised rate, where the owner did not deny
@@ -78,7 +78,7 @@ class RoomTail(Tail):
 
     def _at(self, here: Tail, counts: Doubles, per_hour: float) -> float:
         """Return the lowest logit that is reached at the promised rate, where ``here`` is what is believed before."""
-        worth = ROOM_COUNTS / per_hour
+        worth = _ROOM_COUNTS / per_hour
 
         def rate(logit: float, heard: float) -> float:
             return (worth * here.rate(logit) + heard) / (worth + self.hours)

@@ -25,7 +25,7 @@ _PAGE = 1000
 _USUAL_DAYS, _USUAL_EVENTS, _USUAL_ON, _UNUSUAL_SHARE = 14, 20, 5, 0.02
 # With these a spreadsheet begins a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-CSV_COLUMNS = ("time", "kind", "label", "class_id", "score", "level_db", "ended", "lasted_s", "input", "guess")
+_CSV_COLUMNS = ("time", "kind", "label", "class_id", "score", "level_db", "ended", "lasted_s", "input", "guess")
 
 
 def begin_of(day: date, hour: int = 0) -> float:
@@ -130,7 +130,7 @@ def as_csv(events: Iterable[Event]) -> Iterator[str]:
 
     What a spreadsheet would take for a formula begins with an apostrophe.
     """
-    yield _line(CSV_COLUMNS)
+    yield _line(_CSV_COLUMNS)
     for event in events:
         ended = "" if event.ended is None else iso(event.ended)
         lasted = "" if event.lasted_s is None else f"{event.lasted_s:.1f}"

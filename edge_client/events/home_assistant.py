@@ -15,9 +15,9 @@ from edge_client.events.mqtt_switches import PAUSE, SET, listen_topic
 from fleet_protocol.ground.command_line import version
 
 # Seconds after which a label's sensor is off again.
-OFF_S = 5
+_OFF_S = 5
 # What stands for an unknown sound where a state is shown: "unknown" would read as none.
-UNKNOWN_SOUND = "unknown sound"
+_UNKNOWN_SOUND = "unknown sound"
 Documents = dict[str, dict[str, Any]]
 """Documents by their topics behind the discovery prefix."""
 
@@ -82,7 +82,7 @@ def _labels(base: str, keys: Mapping[str, str]) -> dict[tuple[str, str], dict[st
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for label, key in keys.items():
         topic = f"{base}/label/{key}"
-        sensor = {"name": label, "device_class": "sound", "state_topic": topic, "off_delay": OFF_S}
+        sensor = {"name": label, "device_class": "sound", "state_topic": topic, "off_delay": _OFF_S}
         found["binary_sensor", f"label_{key}"] = sensor
         switch = _shown(f"Listen for {label}", "ear-hearing", f"{base}/{listen_topic(key)}")
         found["switch", f"listen_{key}"] = switch | {
@@ -94,7 +94,7 @@ def _labels(base: str, keys: Mapping[str, str]) -> dict[tuple[str, str], dict[st
 
 def _sounds(base: str, labels: Collection[str]) -> dict[tuple[str, str], dict[str, Any]]:
     sounds = [*dict.fromkeys((*labels, "unknown"))]
-    last = f"{{{{ '{UNKNOWN_SOUND}' if value_json.label == 'unknown' else value_json.label }}}}"
+    last = f"{{{{ '{_UNKNOWN_SOUND}' if value_json.label == 'unknown' else value_json.label }}}}"
     return {
         ("event", "sound"): _shown("Sound", "ear-hearing", f"{base}/event", event_types=sounds),
         ("sensor", "last_sound"): _shown("Last sound", "waveform", f"{base}/last", last),

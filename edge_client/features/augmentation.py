@@ -16,14 +16,14 @@ from edge_client.errors import RecordingError
 from fleet_protocol.numbers.arrays import Doubles, Floats, Ints
 
 # What a listening device hears lies anywhere in its window, near or far, in more noise or less.
-LISTENING_SHIFT_S = 0.25
-LISTENING_GAIN_DB = (-10.0, 6.0)
+_LISTENING_SHIFT_S = 0.25
+_LISTENING_GAIN_DB = (-10.0, 6.0)
 # Level, dB full scale, to which a quieter take is raised first: later it may be said louder, or nearer.
 _QUIET_DB = -36.0
-LISTENING_SNR_DB = (0.0, 30.0)
+_LISTENING_SNR_DB = (0.0, 30.0)
 # How other people and microphones differ from a take: speed as a factor, and tilt of the spectrum in dB an octave.
-TAKES_SPEED = (0.7, 1.4)
-TAKES_TILT_DB = 6.0
+_TAKES_SPEED = (0.7, 1.4)
+_TAKES_TILT_DB = 6.0
 # Rooms: time in which the reverberation falls by 60 dB, s, and level of the direct sound above all of it, dB.
 ROOM_DECAY_S, ROOM_DIRECT_DB = (0.15, 0.5), (0.0, 12.0)
 SHIFT_S = 0.1
@@ -91,15 +91,15 @@ def augment_for_listening(
 
     Each is shifted, louder or softer, and, where noise is given, in a random stretch of it at a random ratio of levels.
     """
-    heard = time_shift(clips, round(LISTENING_SHIFT_S * sample_rate_hz), rng)
+    heard = time_shift(clips, round(_LISTENING_SHIFT_S * sample_rate_hz), rng)
     recordings = () if noise is None else noise.recordings
     for clip in heard if recordings else ():
         background = recordings[rng.integers(len(recordings))]
         start = rng.integers(max(1, len(background) - len(clip) + 1))
         stretch = np.resize(background[start : start + len(clip)], len(clip))
-        clip += stretch * (_rms(clip) / _rms(stretch) * 10 ** (-rng.uniform(*LISTENING_SNR_DB) / 20))
+        clip += stretch * (_rms(clip) / _rms(stretch) * 10 ** (-rng.uniform(*_LISTENING_SNR_DB) / 20))
     raised_db = np.array([[max(0.0, _QUIET_DB - 20 * np.log10(_rms(clip)))] for clip in clips])
-    gains = 10 ** ((raised_db + rng.uniform(*LISTENING_GAIN_DB, size=(len(clips), 1))) / 20)
+    gains = 10 ** ((raised_db + rng.uniform(*_LISTENING_GAIN_DB, size=(len(clips), 1))) / 20)
     np.multiply(heard, gains, out=heard, casting="same_kind")  # in place: a label's clips are tens of megabytes
     return np.clip(heard, -1.0, 1.0, out=heard)
 
@@ -148,7 +148,7 @@ def change_speed(clips: Floats, rng: np.random.Generator) -> Floats:
     times, middle = np.arange(length), length / 2
     changed = np.empty_like(clips)
     for clip, into in zip(clips, changed, strict=True):
-        speed = np.exp(rng.uniform(*np.log(TAKES_SPEED)))
+        speed = np.exp(rng.uniform(*np.log(_TAKES_SPEED)))
         into[:] = np.interp(middle + (times - middle) * speed, times, clip, left=0.0, right=0.0)
     return changed
 
@@ -158,7 +158,7 @@ def tilt(clips: Floats, sample_rate_hz: int, rng: np.random.Generator) -> Floats
     octaves = np.log2(np.maximum(np.fft.rfftfreq(clips.shape[1], 1 / sample_rate_hz), 100.0) / 1000.0)
     tilted = np.empty_like(clips)
     for clip, into in zip(clips, tilted, strict=True):
-        gains = 10 ** (rng.uniform(-TAKES_TILT_DB, TAKES_TILT_DB) * octaves / 20)
+        gains = 10 ** (rng.uniform(-_TAKES_TILT_DB, _TAKES_TILT_DB) * octaves / 20)
         changed = np.fft.irfft(np.fft.rfft(clip) * gains, len(clip)).astype(np.float32)
         into[:] = changed * (_rms(clip) / _rms(changed))
     return tilted

@@ -13,7 +13,7 @@ from fleet_protocol.numbers.arrays import Bools, Doubles, Floats
 from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.numbers.similar_groups import similar_groups
 
-ITSELF = 0.7
+_ITSELF = 0.7
 """Whitened cosine to a label from which a sound is believed to be the label's, whoever denies it.
 
 Half of the single clips of a word lie above, and nineteen in twenty means of three; of means of what is most easily
@@ -36,7 +36,7 @@ def believed(negatives: Doubles, of_label: Sequence[Doubles], of_others: Sequenc
     label, and of what it knows of its other labels.
     """
     found = np.ones(len(negatives), np.bool_)
-    for known, least in ((of_label, ITSELF), (of_others, _ANOTHER)):
+    for known, least in ((of_label, _ITSELF), (of_others, _ANOTHER)):
         for directions in known:
             found &= (negatives @ directions.T).max(axis=1, initial=-1.0) < least
     return found

@@ -28,7 +28,7 @@ Take a model that loses a quarter of what another recognises and gains a twentie
 probability of 0.78, and with 0.95 where it loses 45 %; of 4 clips with 0.60 and 0.83. And 8 are a fifth of 40.
 """
 # Makes a variant of every clip: (clips, sample rate in Hz, rng, noise) -> clips.
-Augment = Callable[[Floats, int, np.random.Generator, BackgroundNoise | None], Floats]
+_Augment = Callable[[Floats, int, np.random.Generator, BackgroundNoise | None], Floats]
 
 
 class Split:
@@ -136,7 +136,7 @@ def gather(
     *,
     copies: int,
     noise: BackgroundNoise | None,
-    augmented: Augment = augment,
+    augmented: _Augment = augment,
 ) -> Clips:
     """Load a round's clips of some labels and compute their features, with so many augmented ``copies`` of each."""
     settings = model.manifest.feature_settings
@@ -162,7 +162,7 @@ def variants(
     *,
     copies: int,
     noise: BackgroundNoise | None = None,
-    augmented: Augment = augment,
+    augmented: _Augment = augment,
 ) -> Floats:
     """Return normalised features of float32 [clips, samples], and of augmented ones, as :attr:`Clips.x` has them."""
     rate_hz = front_end.settings.sample_rate_hz

@@ -15,7 +15,7 @@ from fleet_protocol.ground.atomic_files import remove_durably
 
 OFFER = "offer:"
 """What the identifiers of questions about sounds that others teach begin with."""
-UNDO = "undo"
+_UNDO = "undo"
 
 
 def store_of(teaching: Teaching) -> QuestionStore:
@@ -62,7 +62,7 @@ def answer_offer(teaching: Teaching, given: str, says: str) -> str:
     ``says``: ``yes``, ``no``, or ``undo``: what the fleet says decides again. Raises ClipError if there is no such
     sound, or this is no answer.
     """
-    if says not in (YES, NO, UNDO):
+    if says not in (YES, NO, _UNDO):
         raise ClipError(f"{says[:100]!r} is no answer to that; say {YES} or {NO}")
     offers = teaching.offers()
     named = [one for one in offers if one.class_id == given] or [one for one in offers if one.name == given]
@@ -70,7 +70,7 @@ def answer_offer(teaching: Teaching, given: str, says: str) -> str:
         names = ", ".join(f"{one.name} ({one.class_id})" for one in offers)
         raise ClipError(f"{given[:100]!r} is no sound that others of the fleet teach; there is: {names or 'none'}")
     teaching.state.offers.say(named[0].class_id, {YES: True, NO: False}.get(says))
-    if says == UNDO:
+    if says == _UNDO:
         return f"What the fleet says decides about {named[0].name} again."
     what = "is listened for, once it was tried" if says == YES else "is not listened for"
     return f"{named[0].name} {what}. {teaching.after(terminal=False)}"

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 # Those of sound cards. A filter between other rates could take tens of megabytes.
 RATES_HZ = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 88_200, 96_000, 176_400, 192_000)
-MOST_CHANNELS = 8
+_MOST_CHANNELS = 8
 # Frames that are converted at once: what they become takes memory as floats at the model's rate, too.
 _BLOCK = 4_096
 # Seconds after which a stream looks whether the device learned something.
@@ -129,9 +129,9 @@ class Stream:
 
 def _blocks(chunk: AudioChunk) -> Iterator[Floats]:
     """Yield a chunk's frames, each the mean of its channels in -1..1, float32 [any]."""
-    if chunk.width not in (1, 2, 3, 4) or not 1 <= chunk.channels <= MOST_CHANNELS:
+    if chunk.width not in (1, 2, 3, 4) or not 1 <= chunk.channels <= _MOST_CHANNELS:
         raise ValueError(
-            f"the sound must be PCM of 1 to 4 bytes a sample in at most {MOST_CHANNELS} channels, not of "
+            f"the sound must be PCM of 1 to 4 bytes a sample in at most {_MOST_CHANNELS} channels, not of "
             f"{chunk.width!r:.40} bytes in {chunk.channels!r:.40}"
         )
     size = chunk.width * chunk.channels

@@ -27,9 +27,9 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
         file.write(data)
 
 
-def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     """Replace a file's content, whole for every reader; a power cut may undo or damage it. Raises OSError."""
-    with _temporary(path, mode) as (file, temporary):
+    with _temporary(path, 0o600) as (file, temporary):
         file.write(data)
         file.flush()
         temporary.replace(path)

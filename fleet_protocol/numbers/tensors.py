@@ -84,12 +84,12 @@ def view(data: Buffer, bounds: TensorBounds = _BOUNDS) -> tuple[Arrays, dict[str
     return arrays, _document(metadata, bounds)
 
 
-def read_document(file: BinaryIO, bounds: TensorBounds = _BOUNDS) -> dict[str, Any]:
+def read_document(file: BinaryIO) -> dict[str, Any]:
     """Return the document of an open file that :func:`pack` wrote, without reading its arrays. Raises TensorError."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    length = _header_length(file.read(_LENGTH_BYTES), size, bounds)
-    return _document(_object(file.read(length), bounds.header, "the header").get("__metadata__"), bounds)
+    length = _header_length(file.read(_LENGTH_BYTES), size, _BOUNDS)
+    return _document(_object(file.read(length), _BOUNDS.header, "the header").get("__metadata__"), _BOUNDS)
 
 
 def _header_length(start: bytes, size: int, bounds: TensorBounds) -> int:

@@ -42,7 +42,7 @@ STATES = {
     "well": "well",
     "revoked": "revoked",
 }
-Listed = tuple[DeviceInfo, str]
+_Listed = tuple[DeviceInfo, str]
 _id: ColumnElement[str] = DeviceRow.device_id.expression
 _name: ColumnElement[str] = folded(DeviceRow.name)
 
@@ -76,7 +76,7 @@ def _text(value: str) -> str:
     return value.replace("\0", "").strip()[:NAME_LENGTH]
 
 
-def find_page(tables: Tables, wanted: Wanted, now: float) -> tuple[tuple[Listed, ...], Wanted | None]:
+def find_page(tables: Tables, wanted: Wanted, now: float) -> tuple[tuple[_Listed, ...], Wanted | None]:
     """Return the devices of a page, each with its health, and the page that follows; None: there is none.
 
     A device that was there all the time, with one name, stands on exactly one page, whoever enrols meanwhile.
@@ -126,11 +126,11 @@ _DONE: dict[Action, str] = {
     "release": "released",
     "revoke": "revoked",
 }
-FromAddress = Annotated[Wanted, Depends(Wanted.of)]
+_FromAddress = Annotated[Wanted, Depends(Wanted.of)]
 
 
 @router.get("/fleet")
-def show_fleet(request: Request, service: CurrentService, _visit: Signed, wanted: FromAddress) -> Response:
+def show_fleet(request: Request, service: CurrentService, _visit: Signed, wanted: _FromAddress) -> Response:
     """Show the devices that are looked for, a page of them."""
     now = time.time()
     found, following = find_page(service.store, wanted, now)

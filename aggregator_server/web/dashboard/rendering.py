@@ -52,7 +52,7 @@ def address_of(name: str) -> str:
 
 
 # By HTTP status, where an answer for programs becomes a page.
-BY_STATUS = {
+_BY_STATUS = {
     404: "There is no page at this address.",
     405: "This address takes no such request. Go back, and open the page anew.",
     408: "What was sent arrived too slowly. Send it again.",
@@ -73,7 +73,7 @@ def plain(error: AggregatorError) -> str:
     return text[:1].upper() + text[1:]
 
 
-TEMPLATES = Path(__file__).parent / "templates"
+_TEMPLATES = Path(__file__).parent / "templates"
 _UNITS = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 
@@ -101,7 +101,7 @@ NOTES = {
 def environment() -> Environment:
     """Return the templates' environment."""
     found = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -229,7 +229,7 @@ def page_of(request: Request, answer: Response) -> Response:
     """Return the page for a browser in place of an answer for programs: of an address that is none, for example."""
     status = answer.status_code
     title = _TITLES.get(status, "That did not work")
-    message = BY_STATUS.get(status, _FAILED)
+    message = _BY_STATUS.get(status, _FAILED)
     page = render(request, "error.html", title=title, message=message)
     page.status_code = status
     kept = {name: value for name, value in answer.headers.items() if name in ("retry-after", "connection", "allow")}

@@ -33,7 +33,7 @@ _DEVICE = HTTPBearer(
 )
 # Errors that a route documents which devices, or people, may call.
 DEVICE_ERRORS = "unauthorised device_revoked device_waiting"
-PERSON_ERRORS = "unauthorised role_too_low"
+_PERSON_ERRORS = "unauthorised role_too_low"
 MEMBER_ERRORS = f"{DEVICE_ERRORS} role_too_low"
 
 _TO_ENROL = "this address needs an invitation, the enrolment token, or the secret of a device that is enrolled"
@@ -42,13 +42,13 @@ _TO_ASK = "this address needs the secret of a device that is enrolled; enrol at 
 Bearer = HTTPAuthorizationCredentials | None
 
 
-async def get_service(request: Request) -> Service:
+async def _get_service(request: Request) -> Service:
     """Return the running server's state."""
     found: Service = request.app.state.service
     return found
 
 
-CurrentService = Annotated[Service, Depends(get_service)]
+CurrentService = Annotated[Service, Depends(_get_service)]
 
 
 def _of_role(scheme: HTTPBearer, role: Role) -> Any:  # noqa: ANN401  (as FastAPI types it)
@@ -58,7 +58,7 @@ def _of_role(scheme: HTTPBearer, role: Role) -> Any:  # noqa: ANN401  (as FastAP
     return Depends(admit)
 
 
-async def require_enrolment(
+async def _require_enrolment(
     request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_ENROL)]
 ) -> Entry:
     """Admit devices that were invited, have the enrolment token, or are enrolled already."""
@@ -81,7 +81,7 @@ def _of_device(*, waiting: bool) -> Any:  # noqa: ANN401  (as FastAPI types it)
     return Depends(admit)
 
 
-async def require_member(
+async def _require_member(
     request: Request,
     service: CurrentService,
     bearer: Annotated[Bearer, Security(_DEVICE)],
@@ -98,7 +98,7 @@ async def require_member(
 async def require_known(request: Request) -> None:
     """Admit whoever has a token that the server knows. Raises NotAuthenticatedError: it is none of these."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    service = await get_service(request)
+    service = await _get_service(request)
     if scheme.lower() == "bearer":
         if same(token, service.tokens.admin) or same(token, service.tokens.enrol):
             return
@@ -108,7 +108,7 @@ async def require_known(request: Request) -> None:
     await service.for_device(service.refused_requests.refuse, request, errors.NotAuthenticatedError(message))
 
 
-async def current_actor(request: Request) -> Actor:
+async def _current_actor(request: Request) -> Actor:
     """Return which person calls; only for routes that a role guards."""
     found: Actor = request.state.actor
     return found
@@ -155,7 +155,7 @@ async def _admit_device(request: Request, service: Service, bearer: Bearer, refu
 
 def for_people(role: Any, summary: str, *codes: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401  (FastAPI's own)
     """Return the options of a route that people of a role may call; ``codes`` as :func:`documented` takes them."""
-    return {"summary": summary, "dependencies": [role], "responses": documented(PERSON_ERRORS, *codes), **more}
+    return {"summary": summary, "dependencies": [role], "responses": documented(_PERSON_ERRORS, *codes), **more}
 
 
 def for_members(summary: str, *codes: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401  (FastAPI's own)
@@ -165,7 +165,7 @@ def for_members(summary: str, *codes: str, **more: Any) -> dict[str, Any]:  # no
 
 Device = Annotated[str, _of_device(waiting=False)]
 AnyDevice = Annotated[str, _of_device(waiting=True)]  # also one that waits to be admitted
-EntryOfCaller = Annotated[Entry, Depends(require_enrolment)]
+EntryOfCaller = Annotated[Entry, Depends(_require_enrolment)]
 Viewer, Operator, Admin = _of_role(_VIEWER, "viewer"), _of_role(_OPERATOR, "operator"), _of_role(_ADMIN, "admin")
-Member = Depends(require_member)
-By = Annotated[Actor, Depends(current_actor)]
+Member = Depends(_require_member)
+By = Annotated[Actor, Depends(_current_actor)]

@@ -12,7 +12,7 @@ from fleet_protocol.methods.local_methods import FEDKWS_UI as TERMS
 from fleet_protocol.numbers.arrays import Floats
 
 # A mean loss in nats at which a model names its own clips with 95 % certainty: it has learned them by heart.
-OVERFITTED = 0.05
+_OVERFITTED = 0.05
 
 
 def prepare(task: LocalTask) -> TrainingPlan:
@@ -24,7 +24,7 @@ def prepare(task: LocalTask) -> TrainingPlan:
     own_targets = from_slots(task.own_clips.slots, task.order.own_capacity)
     for _ in range(int(task.settings["private_epochs"])):
         x = task.own_clips.draw(task.rng)
-        if train_epoch(task.own, x, own_targets, task.own_mask, optimiser, task.rng) < OVERFITTED:
+        if train_epoch(task.own, x, own_targets, task.own_mask, optimiser, task.rng) < _OVERFITTED:
             break
     smoothing, adversarial = task.number("smoothing"), task.number("adversarial")
     uniform = task.mask / task.mask.sum()

@@ -46,7 +46,7 @@ class Advice:
 
 def advice_on(heard: Embeddings, statistics: EmbeddingStatistics, kinds: Mapping[str, str]) -> tuple[Advice, ...]:
     """Return what would help every label that has takes; ``kinds`` of labels: WORD or SOUND."""
-    found, shared, of_one = [], shared_parts(heard, statistics), spread_of_one_person(statistics)
+    found, shared, of_one = [], _shared_parts(heard, statistics), _spread_of_one_person(statistics)
     hears_both = isinstance(statistics, JointStatistics)
     for label, takes in heard.takes.items():
         parts = {other: shared[label, other] for other in sorted(heard.takes) if other != label}
@@ -71,7 +71,7 @@ def _lines(
     found += [_SHARED[part].format(one=label, other=other) for other, part in parts.items() if part]
     if len(takes) < _FEW_TAKES:
         found.append(f"record more takes of {label!r}: {len(takes)} are few")
-    elif word and takes_spread(takes, statistics) < of_one_person:
+    elif word and _takes_spread(takes, statistics) < of_one_person:
         found.append(f"the takes of {label!r} are alike, as if by one person: record five more, by another person")
     if near := [name for name in nearest(label, heard, statistics, words=word) if not parts.get(name)]:
         names = " and ".join(map(repr, near))
@@ -103,9 +103,9 @@ def _nearer_to_nothing(takes: Floats, statistics: EmbeddingStatistics) -> float:
     return float(np.median(nothing.max(axis=1) - known.max(axis=1)))
 
 
-def spread_of_one_person(statistics: EmbeddingStatistics) -> float:
-    """Return below which :func:`takes_spread` takes of a word are as alike as those of one person alone."""
-    of_many = [spread for clips in statistics.samples if (spread := takes_spread(clips, statistics)) > 0.0]
+def _spread_of_one_person(statistics: EmbeddingStatistics) -> float:
+    """Return below which :func:`_takes_spread` takes of a word are as alike as those of one person alone."""
+    of_many = [spread for clips in statistics.samples if (spread := _takes_spread(clips, statistics)) > 0.0]
     return _ONE_PERSON * min(of_many, default=0.0)
 
 
@@ -118,7 +118,7 @@ def _of_the_other_kind(label: str, *, sounds: bool) -> str:
     )
 
 
-def takes_spread(takes: Floats, statistics: EmbeddingStatistics) -> float:
+def _takes_spread(takes: Floats, statistics: EmbeddingStatistics) -> float:
     """Return the variance of takes, float32 [takes, numbers], as a share of that within a word; 0 for a single one."""
     if len(takes) < 2:
         return 0.0
@@ -126,7 +126,7 @@ def takes_spread(takes: Floats, statistics: EmbeddingStatistics) -> float:
     return float(np.square(z).sum() / ((len(takes) - 1) * takes.shape[1]))
 
 
-def shared_parts(heard: Embeddings, statistics: EmbeddingStatistics) -> dict[tuple[str, str], str]:
+def _shared_parts(heard: Embeddings, statistics: EmbeddingStatistics) -> dict[tuple[str, str], str]:
     """Return by two labels what they share, as near as takes of one sound are: "" or ``ALL``, ``END``, ``BEGINNING``.
 
     The newest window of a long word holds its end, the earlier ones what comes before it.

@@ -63,7 +63,7 @@ def teach(config: Config, state: DeviceState) -> DeviceModel:
     """Learn from all clips of the owner, and save the weights, the labels and the store's digest together."""
     began, said = time.monotonic(), state.offers.said()
     saved = state.model.load(config.bundle)
-    made = go_over(config, state, with_offers(config, state, saved))
+    made = go_over(config, state, _with_offers(config, state, saved))
     if made is None:
         raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
     made.note_tried(state)
@@ -75,7 +75,7 @@ def teach(config: Config, state: DeviceState) -> DeviceModel:
     return made
 
 
-def with_offers(config: Config, state: DeviceState, saved: SavedModel) -> SavedModel:
+def _with_offers(config: Config, state: DeviceState, saved: SavedModel) -> SavedModel:
     """Return a model with slots for the classes of others that it is to listen for, and for no other ones.
 
     Those of which nothing is at hand come with the next round.

@@ -48,7 +48,7 @@ _UNHEARD = 2.0
 _DENIED, _ALL_DENIED, _DENIED_ROWS = 0.2, 0.4, 100
 # Takes that a label of the fleet would have, of which this device has none of its own.
 _USUAL_TAKES = 10
-NEITHER = ""
+_NEITHER = ""
 _HALVES = 400  # of either kind that rows get
 _OTHERS = 4000  # draws of other words, and as many of people's talk, by which thresholds are set
 
@@ -61,7 +61,7 @@ class Sound:
     rows: Floats
     centres: Floats
     share: float = 1.0  # rows in one pass, as a share of a label's
-    kind: str = NEITHER  # or WORD, or SOUND
+    kind: str = _NEITHER  # or WORD, or SOUND
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Material:
     fleet: FleetSounds
     statistics: EmbeddingStatistics
     sounds: tuple[Sound, ...]
-    kinds: Mapping[str, str]  # of labels: WORD, SOUND, or NEITHER where nothing tells
+    kinds: Mapping[str, str]  # of labels: WORD, SOUND, or _NEITHER where nothing tells
     built_in: Mapping[str, str]  # by label, which built-in sound it is, as chosen, or as its takes are
     built_in_words: Mapping[str, str]  # those of them that are words
     own: Material | None = None  # of the device's own takes alone; None where there is nothing else, or no take
@@ -194,7 +194,7 @@ def _label(slot: int, label_map: LabelMap, heard: Embeddings, manifest: Manifest
     if not len(public) and not parts and centres is None:
         public = fleet.public(class_id, synthetic=True)
     parts += [public] if len(public) else []
-    found = _Label(slot, name, class_id, NEITHER, parts, centres)
+    found = _Label(slot, name, class_id, _NEITHER, parts, centres)
     kind = kind_of(found.described if takes is None else [takes[:, 0]], manifest)
     if centres is not None and parts:
         cosine = _direction([centres], statistics, kind) @ _direction(parts, statistics, kind)
@@ -232,20 +232,20 @@ def _built_in(heard: Embeddings, statistics: EmbeddingStatistics, kinds: Mapping
 def kind_of(parts: Sequence[Floats], manifest: Manifest) -> str:
     """Return whether embeddings of one label, each [clips, numbers], are of a WORD or of an everyday SOUND.
 
-    A front end that hears one kind alone takes all for that; of one that hears both it is NEITHER without embeddings.
+    A front end that hears one kind alone takes all for that; of one that hears both it is _NEITHER without embeddings.
     """
     statistics = manifest.embedding_statistics
     if not isinstance(statistics, JointStatistics):
         return SOUND if manifest.feature_settings.hears_sounds else WORD
     if not parts:
-        return NEITHER
+        return _NEITHER
     return SOUND if statistics.is_sound(np.concatenate(parts)) else WORD
 
 
 def _direction(parts: Sequence[Floats], statistics: EmbeddingStatistics, kind: str) -> Doubles:
     """Return the direction of the mean of embeddings, each [clips, numbers], whose products are whitened cosines."""
     mean = np.concatenate(parts).mean(axis=0, keepdims=True)
-    if isinstance(statistics, JointStatistics) and kind != NEITHER:
+    if isinstance(statistics, JointStatistics) and kind != _NEITHER:
         return np.asarray(statistics.directions_as(mean, sound=kind == SOUND)[0])
     return np.asarray(statistics.whitened(mean)[0])
 
@@ -301,7 +301,7 @@ def _background(
             statistics.samples[word],
             statistics.varied.means[[word]],
             _WORD,
-            (SOUND if statistics.are_sounds[word] else WORD) if isinstance(statistics, JointStatistics) else NEITHER,
+            (SOUND if statistics.are_sounds[word] else WORD) if isinstance(statistics, JointStatistics) else _NEITHER,
         )
         for word in other
     ]
