@@ -54,7 +54,7 @@ def rules() -> Registry[Rule]:
 
     Raises PluginError: an installed package's rule cannot be used.
     """
-    return discover("RULE", "auricle.rules", Rule, package="aggregator_server.aggregation")
+    return discover("RULE", "auricle.rules", Rule, package=__package__)
 
 
 def weight_rules() -> tuple[str, ...]:

@@ -93,7 +93,7 @@ def selections() -> Registry[Selection]:
 
     Raises PluginError: an installed package's selection cannot be used.
     """
-    return discover("SELECTION", "auricle.selections", Selection, package="aggregator_server.selection")
+    return discover("SELECTION", "auricle.selections", Selection, package=__package__)
 
 
 def select(

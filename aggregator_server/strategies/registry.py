@@ -52,7 +52,7 @@ def complete(part: Part, choice: Choice) -> Choice:
 @cache
 def strategies() -> Registry[Strategy]:
     """Return every strategy by name. Raises PluginError: a package's cannot be used, or names an unknown method."""
-    found = discover("STRATEGY", "auricle.strategies", Strategy, table=SHARING, package="aggregator_server.strategies")
+    found = discover("STRATEGY", "auricle.strategies", Strategy, table=SHARING, package=__package__)
     for name, strategy in found.items():
         for part in get_args(Part):
             method, known = getattr(strategy, part), known_settings(part)

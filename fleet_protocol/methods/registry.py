@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from fleet_protocol.errors import PluginError
 
@@ -32,24 +32,19 @@ Registry = dict[str, T]
 
 
 def discover(
-    attribute: str,
-    group: str,
-    kind: Any,  # noqa: ANN401  (a class or a union)
-    *,
-    table: tuple[Named, ...] = (),
-    package: str | None = None,
-) -> Registry[Any]:
-    """Return the methods, of a class or a union ``kind``, of a table, a package's modules and installed packages.
+    attribute: str, group: str, *kinds: type[T], table: tuple[T, ...] = (), package: str | None = None
+) -> Registry[T]:
+    """Return the methods, of one of the classes ``kinds``, of a table, a package's modules and installed packages.
 
     The direct modules of ``package`` are imported, and asked for ``attribute``. An entry point of ``group`` must have
     the name of the method that it leads to.
 
     Raises PluginError: a method cannot be loaded, is of another kind, or has a name that is taken.
     """
-    known = _found.get((group, kind))
+    known = _found.get((group, kinds))
     if known is not None:
-        return known
-    found: Registry[Any] = {}
+        return cast(Registry[T], known)
+    found: Registry[T] = {}
     for named in table:
         _add(found, named, "the table of ours")
     modules = [] if package is None else pkgutil.iter_modules(import_module(package).__path__, f"{package}.")
@@ -58,23 +53,23 @@ def discover(
         if method is not None:
             _add(found, method, module.name)
     for entry in entry_points(group=group):
-        _add(found, _load(entry, kind), _describe(entry))
+        _add(found, _load(entry, kinds), _describe(entry))
     for where, own in _asked.items():
         method = getattr(own, attribute, None)
         if method is not None:
-            _add(found, _of_kind(method, kind, f"{attribute} of {where} must be"), where)
-    _found[group, kind] = found
+            _add(found, _of_kind(method, kinds, f"{attribute} of {where} must be"), where)
+    _found[group, kinds] = found
     return found
 
 
-def _add(found: Registry[Any], method: Any, where: str) -> None:  # noqa: ANN401  (as above)
+def _add(found: Registry[T], method: T, where: str) -> None:
     if method.name in found:
         raise PluginError(f"{where}: the name {method.name!r} is taken; choose another")
     found[method.name] = method
 
 
 _asked: dict[str, ModuleType] = {}
-_found: dict[tuple[str, Any], Registry[Any]] = {}
+_found: dict[tuple[str, tuple[type, ...]], Any] = {}
 
 
 def ask_modules(modules: Mapping[str, ModuleType]) -> None:
@@ -84,20 +79,20 @@ def ask_modules(modules: Mapping[str, ModuleType]) -> None:
     _found.clear()
 
 
-def _load(entry: EntryPoint, kind: Any) -> Any:  # noqa: ANN401  (as above)
+def _load(entry: EntryPoint, kinds: tuple[type[T], ...]) -> T:
     try:
-        method = entry.load()
+        loaded = entry.load()
     except Exception as error:
         raise PluginError(f"{_describe(entry)} cannot be loaded: {type(error).__name__}: {error}") from error
-    _of_kind(method, kind, f"{_describe(entry)} must lead to")
+    method = _of_kind(loaded, kinds, f"{_describe(entry)} must lead to")
     if method.name != entry.name:
         raise PluginError(f"{_describe(entry)} leads to {method.name!r}; give the entry point that name")
     return method
 
 
-def _of_kind(method: Any, kind: Any, what: str) -> Any:  # noqa: ANN401  (as above)
-    if not isinstance(method, kind):
-        raise PluginError(f"{what} a {getattr(kind, '__name__', kind)}, not {method!r}")
+def _of_kind(method: object, kinds: tuple[type[T], ...], what: str) -> T:
+    if not isinstance(method, kinds):
+        raise PluginError(f"{what} a {' or '.join(kind.__name__ for kind in kinds)}, not {method!r}")
     return method
 
 

@@ -51,5 +51,4 @@ class UnsharedMethod(MethodTerms):
 
 def local_methods() -> Registry[LocalMethod | UnsharedMethod]:
     """Return every local method by name."""
-    kinds = LocalMethod | UnsharedMethod
-    return discover("METHOD", "auricle.local_methods", kinds, package="edge_client.learning.methods")
+    return discover("METHOD", "auricle.local_methods", LocalMethod, UnsharedMethod, package=__package__)
