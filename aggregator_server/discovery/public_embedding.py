@@ -13,14 +13,13 @@ from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.numbers.arrays import Doubles, Floats
 from fleet_protocol.numbers.embedding_statistics import Scatter
 
-# Whitened cosine to the mean of a fleet's class from which a report counts as that class under another name. Chosen on
-# seeds 200 to 209 of `benchmarks.class_discovery`.
+# Whitened cosine to the mean of a fleet's class from which a report counts as that class under another name
+# (`benchmarks.class_discovery`).
 KNOWN_FROM = 0.8
-# The same of each window before, below which long words that share their end are two: the same phrase by one voice lies
-# above it, one that shares the second half alone below (chosen on synthesised phrases, docs/class-discovery.md).
+# The same of each window before, below which long words that share their end are two.
 ORDER_FROM = 0.75
-# Rows of a new class for each recording of a public class. Once: 3 points less of a class is recognised unheard; three
-# times: more of the other classes is taken for it (seeds 200 to 205).
+# Rows of a new class for each recording of a public class: with fewer it is recognised less, with more others are taken
+# for it.
 _SHARE = 2
 # Lengths of a prototype, whitened, as shares of the shortest and the longest of public classes' means, beyond which it
 # is no sound's: the mean of many sounds lies near the middle of all. Prototypes of one word lie at 1.0 to 2.6, in the

@@ -21,8 +21,8 @@ from edge_client.detection.thresholds import LARGEST, LOWEST, Tail, logits, prob
 from fleet_protocol.numbers.arrays import Doubles, Floats
 
 # False accepts an hour at which a room's tail begins, how many the pretraining's tail is worth there, and how much
-# flatter the room's is: all chosen in the tuning rooms of `benchmarks.living`. Were the pretraining's tail worth hours
-# instead, it would weigh the more the worse it fits.
+# flatter the room's is (`benchmarks.living`). Were the pretraining's tail worth hours instead, it would weigh the more
+# the worse it fits.
 BEGIN_PER_HOUR, PRIOR_COUNTS, FLATTER = 6.0, 4.0, 1.2
 # Hours after which a room without sounds like the label is believed to have half as many of them, then a third, ...
 QUIET_HOURS = 0.5

@@ -78,8 +78,7 @@ def answer_offer(teaching: Teaching, given: str, says: str) -> str:
 
 def _folder(teaching: Teaching, question: Question, says: str, label: str) -> str:
     """Return the folder of the clip store that gets the sound; "" for none."""
-    # A near miss that was none is no negative: the device was right about it. As negatives, so near to the label, such
-    # sounds cost two points of its own words at equal false accepts, in rooms lived in for a week.
+    # A near miss that was none is no negative: the device was right, and a negative so near silences the label itself.
     if says == NO:
         return teaching.require_rejectable(question.label) if question.detected else ""
     return teaching.require_slot(question.label if says == YES else label)

@@ -16,12 +16,11 @@ from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.numbers.joint_statistics import JointStatistics
 
 # Takes of a word are by one person where they scatter less than this share of what clips of the least varied word of
-# the pretraining do: so little that takes of six people are never called so.
+# the pretraining do.
 _ONE_PERSON = 0.65
 _FEW_TAKES = 5
 # How much nearer takes are to what is none of a front end's sounds than to the nearest of these, as whitened cosines,
-# where they fit the other kind. By five takes each, `words` warns so of all car horns, shots, sirens and drills, of six
-# of ten dogs, of no Arabic word and of one of twelve Bengali digits; `sounds_2s` of all these words, of no such sound.
+# where they fit the other kind.
 _OTHER_KIND = 0.1
 # What two labels share, and what an owner is told of it.
 ALL, END, BEGINNING = "all", "end", "beginning"

@@ -24,7 +24,7 @@ from edge_client.learning.teaching.material import Material
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.numbers.tensors import Arrays
 
-# Weight of the head that has learned the fleet's sounds too; docs/teaching.md says how it was chosen.
+# Weight of the head that has learned the fleet's sounds too.
 _FLEET = 0.8
 
 

@@ -38,8 +38,7 @@ _LEVELS_DB = (-75.0, -15.0)
 _SLOPES = (0.0, 1.2)
 # Variants of a clip besides itself: the front end costs more than all else, and draws around them cost nothing.
 _VARIANTS = 7
-# Share of a word's variants that are heard across a room. With all of them its owner is missed no less there, and words
-# of the pretraining more (tuning words: Bengali digits by `words`).
+# Share of a word's variants that are heard across a room: it is taught near the microphone and said from further away.
 _FAR = 0.5
 # Windows of the room, of artificial noise, and of spliced clips.
 _ROOM, _NOISE, _SPLICED = 40, 40, 20
@@ -232,7 +231,6 @@ class Embedder:
         return np.pad(rows, ((0, 0), (0, self._settings.shape[1] - rows.shape[1])))
 
     def _variant(self, clip: Floats, settings: FeatureSettings, rng: np.random.Generator) -> Floats:
-        # A word is taught near the microphone and said across the room. Of sounds this was not measured.
         far, rate_hz = not settings.hears_sounds and rng.random() < _FAR, settings.sample_rate_hz
         return augment_takes(reverberate(clip, rate_hz, rng) if far else clip, rate_hz, rng, self._backgrounds)
 

@@ -40,8 +40,7 @@ _TALK = 2000
 # Whitened cosines of a label's mean and the nearest word's from which the word is what the label's name says, and from
 # which it may be the label's sound under another name.
 _SAME_NAME, SAME_SOUND = 0.4, 0.75
-# Rows in one pass, as a share of a label's, of a label that others alone have clips of: with 1, two points less of it
-# are recognised (`benchmarks.class_discovery`).
+# Rows in one pass, as a share of a label's, of a label that others alone have clips of (`benchmarks.class_discovery`).
 _UNHEARD = 2.0
 # Rows in one pass, as shares of a label's, of a sound that other owners said is not it, and of all of them together at
 # most; and how many draws stand for each.
