@@ -28,7 +28,7 @@ def add(commands: Commands) -> None:
     page = commands.add_parser("ui", help="serve the owner's page: see what it hears, confirm, correct and teach")
     page.add_argument("--host", help="address on which it listens ([ui] host; this machine alone)")
     page.add_argument("--port", type=int, help="its port; 0: any that is free ([ui] port; 8471)")
-    beyond = "let it listen beyond this machine, where others can read along"
+    beyond = "speak plain HTTP also beyond this machine, where others can read along"
     page.add_argument("--insecure-http", action="store_true", help=beyond)
     page.add_argument("--new-token", action="store_true", help="draw another token; who signed in must do so again")
     page.add_argument("--phone", action="store_true", help="show a QR code that signs a phone in")

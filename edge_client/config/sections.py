@@ -376,20 +376,30 @@ class UiConfig:
             return False
 
     @property
+    def own_tls(self) -> bool:
+        """Whether the page speaks TLS with a certificate that it makes itself."""
+        return not (self.is_local or self.proxy or self.insecure_http or self.certificate)
+
+    @property
+    def secure(self) -> bool:
+        """Whether the page itself speaks TLS."""
+        return self.own_tls or self.certificate is not None
+
+    @property
     def address(self) -> str:
         """The page's address for other machines; "" where it has none, or none that is known here."""
         if self.proxy:
             return ""
-        if self.names and self.certificate is None:
+        if self.names and not self.secure:
             return f"https://{self.names[0]}/"  # of a proxy with TLS
-        if not (self.insecure_http or self.certificate) or not self.port or self.is_local:
+        if not self.port or self.is_local:
             return ""
         name = self.names[0] if self.names else self.host
         if _is_address(name):
             address = ipaddress.ip_address(name)
             name = f"{socket.gethostname()}.local" if address.is_unspecified else name
             name = f"[{name}]" if ":" in name else name
-        return f"{'http' if self.certificate is None else 'https'}://{name}:{self.port}/"
+        return f"{'https' if self.secure else 'http'}://{name}:{self.port}/"
 
 
 def _is_address(given: str) -> bool:

@@ -13,7 +13,6 @@ import hmac
 import ipaddress
 import logging
 import secrets
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -25,7 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edge_client.config.sections import UiConfig
-from edge_client.errors import ConfigError
+from edge_client.owner_page.own_certificate import own_names
 from edge_client.owner_page.pages import Pages, read_form, root_of
 from fleet_protocol.ground.atomic_files import write_durably
 
@@ -78,17 +77,6 @@ def _plain(token: str) -> str:
     return "".join(character for character in token.lower() if character.isascii() and character.isalnum())
 
 
-def require_allowed(config: UiConfig) -> None:
-    """Raise ConfigError if others in the network could read along, and nobody said that they may."""
-    if not (config.proxy or config.is_local or config.insecure_http or config.certificate):
-        raise ConfigError(
-            f"host = {config.host!r}: the page is plain HTTP, so others in the network could read along. Leave it "
-            f"on this machine and forward the port (ssh -L {config.port or 8471}:localhost:{config.port or 8471} "
-            "USER@DEVICE), or name a certificate and key in [ui], or allow it with --insecure-http or insecure_http = "
-            "true in [ui]"
-        )
-
-
 @dataclass(frozen=True)
 class Access:
     """What the page asks of a browser.
@@ -107,20 +95,12 @@ class Access:
 
     @classmethod
     def of(cls, config: UiConfig, token: str) -> Access:
-        """Return what the configuration asks for. Raises ConfigError if others could read along unallowed."""
+        """Return what the configuration asks for."""
         if config.proxy:
             return cls(token, frozenset(), any_address=False, sign_in=False, proxy=config.proxy)
-        require_allowed(config)
-        machine, local = socket.gethostname().lower(), config.is_local
-        beyond = set() if local else {machine, f"{machine}.local", config.host.lower()}
-        names = frozenset({*_LOCAL, *beyond, *(name.lower() for name in config.names)})
-        return cls(
-            token,
-            names,
-            any_address=not local,
-            sign_in=not local or bool(config.names),
-            secure=config.certificate is not None,
-        )
+        local = config.is_local
+        names = frozenset({*_LOCAL, *(name.lower() for name in config.names), *(() if local else own_names(config))})
+        return cls(token, names, any_address=not local, sign_in=not local or bool(config.names), secure=config.secure)
 
     def knows(self, host: str) -> bool:
         """Return whether a browser may ask for the page under this name, without a port."""

@@ -20,8 +20,9 @@ from edge_client.config import Config
 from edge_client.config.sections import UiConfig
 from edge_client.errors import ConfigError
 from edge_client.logs import set_up_log
-from edge_client.owner_page.access import Access, page_token, require_allowed, sign_in_link
+from edge_client.owner_page.access import Access, page_token, sign_in_link
 from edge_client.owner_page.app import create_app
+from edge_client.owner_page.own_certificate import fingerprint, own_certificate
 
 # Open connections; each page that is open has one, and a browser opens a few more. Beyond them the answer is 503.
 _CONNECTIONS = 256
@@ -42,15 +43,15 @@ def serve(
 ) -> int:
     """Serve the owner's page until SIGTERM or SIGINT; return the exit status. ``offers``: of :class:`OfferingPage`.
 
-    ``phone``: show the link that signs in as a QR code. Raises ConfigError if the page would be reachable from
-    elsewhere, and nobody said so, the certificate cannot be used, or a phone cannot reach the page; OSError if the
-    address cannot be listened on, or the state folder belongs to another user.
+    ``phone``: show the link that signs in as a QR code. Raises ConfigError if the certificate cannot be used or made,
+    or a phone cannot reach the page; OSError if the address cannot be listened on, or the state folder belongs to
+    another user.
     """
     set_up_log()
-    require_allowed(config.ui)
     _require_certificate(config.ui)
     if phone:
         require_phone(config.ui)
+    own = own_certificate(config.device.state, config.ui) if config.ui.own_tls else None
     listener = _listen(config.ui.host, config.ui.port)
     # Only now: a page that cannot be served signs nobody out.
     access = Access.of(config.ui, page_token(config.device.state, new=new_token))
@@ -59,6 +60,9 @@ def serve(
     print(f"the owner's page: {'https' if access.secure else 'http'}://{host}:{port}/", flush=True)
     if access.sign_in:
         print(f"its token: {access.token}", flush=True)
+    if own is not None:
+        print("its own certificate, of which browsers warn once, has the SHA-256 fingerprint:", flush=True)
+        print(fingerprint(own), flush=True)
     if phone:
         _show(sign_in_link(dataclasses.replace(config.ui, port=port).address, access.token))
     server = _Server(
@@ -72,7 +76,7 @@ def serve(
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            ssl_certfile=config.ui.certificate,
+            ssl_certfile=own or config.ui.certificate,
             ssl_keyfile=config.ui.key,
             limit_concurrency=_CONNECTIONS,
             h11_max_incomplete_event_size=_HEAD_BYTES,
@@ -91,8 +95,8 @@ def require_phone(config: UiConfig) -> None:
     """Raise ConfigError if no phone could open the page."""
     if not dataclasses.replace(config, port=config.port or 1).address:
         raise ConfigError(
-            '--phone: a phone cannot reach the page. Let it listen beyond this machine, [ui] host = "0.0.0.0", with a '
-            "certificate and key, or with insecure_http = true; or name the proxy before it in [ui] names"
+            '--phone: a phone cannot reach the page. Let it listen beyond this machine: [ui] host = "0.0.0.0", or '
+            "--host 0.0.0.0; or name the proxy before it in [ui] names"
         )
 
 

@@ -135,7 +135,8 @@ def test_a_file_that_is_written_in_another_way_is_left_alone(path, text):
     [
         ({}, ""),  # for this machine alone
         ({"host": "::1", "insecure_http": True}, ""),
-        ({"host": "0.0.0.0"}, ""),  # refused: nobody said that others may read along
+        ({"host": "0.0.0.0"}, f"https://{socket.gethostname()}.local:8471/"),  # with a certificate of its own
+        ({"host": "0.0.0.0", "names": ("shelf.example.org",)}, "https://shelf.example.org:8471/"),
         ({"host": "0.0.0.0", "insecure_http": True}, f"http://{socket.gethostname()}.local:8471/"),
         ({"host": "192.0.2.7", "insecure_http": True, "port": 80}, "http://192.0.2.7:80/"),
         ({"host": "2001:db8::7", "insecure_http": True}, "http://[2001:db8::7]:8471/"),

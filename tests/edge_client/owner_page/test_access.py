@@ -7,7 +7,6 @@ import httpx
 import pytest
 
 from edge_client.config.sections import UiConfig
-from edge_client.errors import ConfigError
 from edge_client.owner_page.access import Access, page_token
 from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.checkout import run_module
@@ -22,10 +21,10 @@ def test_by_default_this_machine_alone_may_ask_for_it_and_nobody_signs_in():
     assert not access.sign_in
 
 
-def test_beyond_this_machine_somebody_must_say_so_and_everybody_signs_in():
-    with pytest.raises(ConfigError, match="ssh -L 8471:localhost:8471"):
-        Access.of(UiConfig(host="0.0.0.0"), "a")
-    access = Access.of(UiConfig(host="0.0.0.0", insecure_http=True), "a")
+@pytest.mark.parametrize("insecure", [False, True])
+def test_beyond_this_machine_everybody_signs_in_by_tls_unless_somebody_says_otherwise(insecure):
+    access = Access.of(UiConfig(host="0.0.0.0", insecure_http=insecure), "a")
+    assert access.secure is not insecure
     assert access.sign_in
     assert access.knows("192.168.1.5")
     assert not access.knows("evil.example")  # a name may lead here by DNS rebinding; a number cannot
@@ -57,7 +56,7 @@ def test_a_page_that_cannot_be_served_leaves_the_token_as_it_is(tmp_path):
     token = page_token(tmp_path / "state")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        for given, said in ((["--port", str(port)], "cannot listen"), (["--host", "0.0.0.0"], "plain HTTP")):
+        for given, said in ((["--port", str(port)], "cannot listen"), (["--phone"], "a phone cannot reach")):
             done = run_module("edge_client.cli", "ui", "--new-token", "--config", config, *given)
             assert (done.returncode, said in done.stderr) == (1, True), done.stderr
             assert page_token(tmp_path / "state") == token
