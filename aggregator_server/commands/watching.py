@@ -51,7 +51,7 @@ def watch(client: Client, round_id: int, *, learned: bool, as_json: bool) -> int
         detail: _Detail = client.get(f"/v1/rounds/{round_id}")
         summary = detail["summary"]
         if not begun:
-            print(_title(summary), flush=True)
+            print(_title(detail), flush=True)
             begun = True
         taken = _seats(detail, _troubles(client, detail))
         news = [seat for seat in taken if seat.state != "waiting" and seat not in shown]
@@ -131,12 +131,13 @@ def _details(item: Mapping[str, Any], troubles: Mapping[str, str]) -> str:
     return "" if item["clips"] is None else f"{item['clips']} clips"
 
 
-def _title(summary: Mapping[str, Any]) -> str:
+def _title(detail: _Detail) -> str:
+    summary, private = detail["summary"], detail.get("private")
     is_open = summary["state"] == _OPEN and summary["deadline_at"] is not None
     until = f", until {text_of(summary['deadline_at'])} UTC" if is_open else ""
-    return (
-        f"round {summary['round_id']}: {summary['strategy']}, {summary['selected']} devices, {state_of(summary)}{until}"
-    )
+    how = "" if private is None else f", private in groups of {private['group_size']}"
+    devices = f"{summary['selected']} devices{how}"
+    return f"round {summary['round_id']}: {summary['strategy']}, {devices}, {state_of(summary)}{until}"
 
 
 def _troubles(client: Client, detail: _Detail) -> dict[str, str]:
