@@ -46,9 +46,12 @@ class Dealer:
     parties: list[Party]
     round_id: int = 1
     plan: RoundPlan = PLAN_OF_FIVE
+    public_set: str = "ab" * 32
+    classes: tuple[ClassInfo, ...] = CLASSES
 
     def work(self, kind: str, private: PrivateWork | None = None, **changes) -> Work:
-        said = {"round_id": self.round_id, "plan": self.plan, "public_set": "ab" * 32, "classes": CLASSES} | changes
+        said = {"round_id": self.round_id, "plan": self.plan, "public_set": self.public_set} | changes
+        said = {"classes": self.classes} | said
         return Work(kind=kind, consensus=None, private=private, **said)
 
     def deal(self) -> "Dealer":
@@ -59,7 +62,7 @@ class Dealer:
             public = party.state.identity.public_signing_key()
             members.append(Member(party.device_id, public, keys.mask_key, keys.share_key, keys.signature))
         self.members = tuple(members)
-        context = context_digest(self.round_id, self.plan, "ab" * 32, [info.class_id for info in CLASSES])
+        context = context_digest(self.round_id, self.plan, self.public_set, [info.class_id for info in self.classes])
         self.roster = Roster(context, self.members)
         return self
 
