@@ -18,7 +18,7 @@ from deb.wheels import ARM64, ARMHF, CONSTRAINTS, WheelError, download, needed
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "auricle-edge"
 SCRIPTS = ("postinst", "prerm", "postrm")
-EXTRAS = "auricle[edge,mqtt,wyoming]"
+EXTRAS = "auricle[edge,mqtt,private,wyoming]"
 # Wheels for the Pythons of Debian 12 and 13.
 TARGETS = {"armhf": ARMHF, "arm64": ARM64}
 _PYTHON = "python3 (>= 3.11), python3 (<< 3.12) | python3 (>= 3.13), python3 (<< 3.14)"

@@ -25,7 +25,7 @@ units=$DESTDIR/etc/systemd/system
 program=$DESTDIR/usr/local/bin/$service
 environments=$DESTDIR/opt/$service
 case $part in
-edge) user=auricle extra=edge,mqtt templates=(edge.toml edge.env) own=(model.auricle) ;;
+edge) user=auricle extra=edge,mqtt,private templates=(edge.toml edge.env) own=(model.auricle) ;;
 aggregator) user=auricle-aggregator extra=server templates=(aggregator.env nginx.conf nginx-servers.conf) own=() ;;
 *) echo "usage: $0 install|uninstall|check edge|aggregator" >&2 && exit 2 ;;
 esac

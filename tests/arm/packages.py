@@ -16,7 +16,7 @@ from deb.wheels import ARM64, ARMHF, Target, download, needed
 from tests.arm.debian import SUITES, System
 from tests.arm.machine import enter, run
 
-_WANTED = ("auricle[edge,mqtt]", "pytest", "pytest-timeout", "hypothesis")
+_WANTED = ("auricle[edge,mqtt,private]", "pytest", "pytest-timeout", "hypothesis")
 _METADATA = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "constraints.txt")
 _DATA = ("examples", "systemd")  # a wheel holds their files, which pyproject.toml names one by one
 _ENVIRONMENT = "opt/auricle"

@@ -35,7 +35,7 @@ def copy_sources(target: Path) -> None:
 
 def service_wheels() -> Path:
     """Return a folder of wheels: both services as an owner without a network would bring them; kept under build/."""
-    return wheels_for(Path(sys.executable), "edge,mqtt,server,ui,wyoming")
+    return wheels_for(Path(sys.executable), "edge,mqtt,private,server,ui,wyoming")
 
 
 def wheels_for(python: Path, extras: str) -> Path:

@@ -15,7 +15,7 @@ from deb.wheels import ARM64, ARMHF, WheelError, needed
 from edge_client.cli import parser
 from tests.support.checkout import ROOT
 
-DEVICE = "auricle[edge,mqtt,wyoming]"
+DEVICE = "auricle[edge,mqtt,private,wyoming]"
 
 
 def test_the_playbook_installs_what_is_built_and_asks_the_program_how_it_is():

@@ -238,7 +238,7 @@ def test_the_bill_of_materials_names_what_the_package_holds(releases):
     (own,) = [part for part in parts if part["name"] == "auricle"]
     assert own["licenses"] == [{"expression": "Apache-2.0"}]
     assert f"{own['hashes'][0]['content']}  auricle-0.1.0-py3-none-any.whl\n" in sums
-    pinned = {"auricle==0.1.0"}.union(*(needed(target, "auricle[edge,mqtt,wyoming]") for target in ARMHF))
+    pinned = {"auricle==0.1.0"}.union(*(needed(target, "auricle[edge,mqtt,private,wyoming]") for target in ARMHF))
     assert {f"{canonicalize_name(part['name'])}=={part['version']}" for part in parts} == pinned
 
 
