@@ -51,7 +51,7 @@ class Target:
 
 
 # glibc of Debian 12 is 2.36, that of Debian 13 is newer. 32-bit wheels are few, and NumPy's are none.
-_ARMV7L = ("manylinux_2_35_armv7l", "manylinux_2_34_armv7l", "manylinux_2_31_armv7l", "manylinux2014_armv7l", "linux_armv7l")
+_ARMV7L = (*(f"manylinux_2_{minor}_armv7l" for minor in (35, 34, 31)), "manylinux2014_armv7l", "linux_armv7l")
 _AARCH64 = (*(f"manylinux_2_{minor}_aarch64" for minor in range(36, 16, -1)), "manylinux2014_aarch64")
 _PYTHONS = ("3.11", "3.13")  # of Debian 12 and 13
 _OWN = frozenset({"numpy", "soundfile", "cffi", "pycparser"})

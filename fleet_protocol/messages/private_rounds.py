@@ -1,4 +1,4 @@
-"""The messages of a private round, in which the aggregator learns sums alone.
+"""The messages of a private round, in which the aggregator learns sums alone (docs/private-rounds.md).
 
 Keys, signatures and shares are hex digits. ``fleet_protocol.secure_sums`` says how they are made and checked.
 """
