@@ -21,7 +21,7 @@ def _rules(options: argparse.Namespace) -> int:
     from edge_client.storage.device_state import DeviceState
 
     config = load_config(options.config)
-    rules = Rules(DeviceState(config.device.state), config.rules, config.device.name)
+    rules = Rules(DeviceState(config.device.state), config)
     if options.test is not None:
         done = rules.test(options.test, options.label)
         return report({"done": done}, [f"done: {', '.join(done)}"], json=options.json)

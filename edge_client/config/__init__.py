@@ -60,6 +60,11 @@ class Config:
             return {}
         return {FIRST_INPUT if self.microphones else "": self.microphone, **self.microphones}
 
+    def require_home_of(self, rule: RuleConfig, where: str = "") -> None:
+        """Raise ConfigError, which begins with ``where``, if a rule is of the home, and there is none."""
+        if rule.home and self.home is None:
+            raise ConfigError(f"{where}the rule {rule.name!r} is of the home; add [home] name to the configuration")
+
     @property
     def hours(self) -> Hours:
         """When the device listens."""
@@ -91,10 +96,9 @@ def load_config(path: Path) -> Config:
         if values.get(name) is not None and variable in os.environ:
             values[name] = dataclasses.replace(values[name], **{key: os.environ[variable]})
     config = Config(**values, microphones=microphones, rules=_rules(file))
+    for rule in config.rules:
+        config.require_home_of(rule, f"{file.place(_RULES)}: ")
     if config.home is None:
-        alone = next((rule.name for rule in config.rules if rule.home), None)
-        if alone is not None:
-            raise ConfigError(f"{file.place(_RULES)}: the rule {alone!r} is of the home; add [home] name")
         return config
     if config.mqtt is None:
         raise ConfigError(f"{file.place('home')}: [home] needs [mqtt]: its devices speak by a broker")

@@ -45,6 +45,7 @@ from edge_client.events import Asked, Heard, Reply, Switch
 from edge_client.events.delivery import Delivery
 from edge_client.events.mqtt import MqttSink
 from edge_client.events.publisher import Publisher, open_sinks
+from edge_client.home.leaving import settle_homes
 from edge_client.home.line import HomeLine
 from edge_client.home.sink import HomeSink
 from edge_client.learning.forgotten_labels import forget_noted
@@ -144,6 +145,8 @@ class Daemon:
             rules = RulesSink(config.rules, config.device.name, self._state.database, place, broker)
             sinks.append(rules)
             self._home = HomeLine.of(config, device_id, "daemon", rules.at_home)
+            with self._tried("leave the home that it was in"):
+                settle_homes(config, self._state.database, device_id)
         if self._home is not None:
             sinks.append(HomeSink(self._home))
         self._publisher = Publisher(sinks, self._keep_sound)

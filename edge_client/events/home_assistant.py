@@ -58,21 +58,33 @@ def discovery_of_gone(device: Announced, keys: Collection[str], *, asked: bool =
     return _documents(device, labels | (_questions(device.base, ()) if asked else {}))
 
 
+def home_base(topic: str, home: str) -> str:
+    """Return what the topics of a home begin with; ``topic``: of ``[mqtt]``."""
+    return f"{topic}/home/{home}"
+
+
+def discovery_of_home(base: str, home: str) -> Documents:
+    """Return the document of a home, which all its devices announce alike; ``base``: of :func:`home_base`."""
+    heard = _shown("Heard", "home-sound-in", f"{base}/event", event_types=["heard"])
+    about = {"name": f"Home {home}", "model": "One home, many ears"}
+    return _of_node(f"auricle_home_{home}", about, {("event", "heard"): heard})
+
+
 def _documents(device: Announced, entities: Mapping[tuple[str, str], dict[str, Any]]) -> Documents:
-    about = {"identifiers": [device.node], "name": device.name, "manufacturer": "Auricle", "model": "Sound recogniser"}
     page = {"configuration_url": device.page} if device.page else {}
+    about = {"name": device.name, "model": "Sound recogniser", **page}
+    always = {"availability_topic": f"{device.base}/availability"}
+    found = {key: one if "availability" in one else one | always for key, one in entities.items()}
+    return _of_node(device.node, about, found)
+
+
+def _of_node(node: str, about: dict[str, str], entities: Mapping[tuple[str, str], dict[str, Any]]) -> Documents:
     shared = {
-        "device": {**about, "sw_version": version(), **page},
+        "device": {"identifiers": [node], "manufacturer": "Auricle", "sw_version": version(), **about},
         "origin": {"name": "Auricle", "sw_version": version()},
     }
-    always = {"availability_topic": f"{device.base}/availability"}
     return {
-        f"{component}/{device.node}/{key}/config": {
-            "unique_id": f"{device.node}_{key}",
-            **document,
-            **({} if "availability" in document else always),
-            **shared,
-        }
+        f"{component}/{node}/{key}/config": {"unique_id": f"{node}_{key}", **document, **shared}
         for (component, key), document in entities.items()
     }
 

@@ -17,6 +17,7 @@ from edge_client.config import Config
 from edge_client.config.sections import HomeConfig, MqttConfig
 from edge_client.errors import EdgeError
 from edge_client.events import Event
+from edge_client.events.home_assistant import discovery_of_home, home_base
 from edge_client.events.mqtt_connection import Connection, Will
 from edge_client.home.arbitration import Arbiter, Hearing, HomeEvent, Over, Purpose, read_message
 from edge_client.logs import RateLimitedLog
@@ -50,7 +51,7 @@ class HomeLine:
         Raises ConfigError if paho-mqtt is not installed, or too old.
         """
         self._device, self._name = f"{device[0]}-{program}", device[1]
-        self._topic, self._prefix, self._home = f"{mqtt.topic}/home/{home.name}", mqtt.discovery, home.name
+        self._topic, self._prefix, self._home = home_base(mqtt.topic, home.name), mqtt.discovery, home.name
         self._heard = heard
         self._arbiter = Arbiter(self._device, home.window_s)
         self._waiting: dict[str, Future[HomeEvent]] = {}
@@ -129,16 +130,8 @@ class HomeLine:
         self._connection.subscribe(f"{self._topic}/device/+")
         self._connection.publish(f"{self._topic}/device/{self._device}", self._name, retain=True)
         if self._prefix:
-            node = f"auricle_home_{self._home}"
-            document = {
-                "name": "Heard",
-                "unique_id": f"{node}_heard",
-                "state_topic": f"{self._topic}/event",
-                "event_types": ["heard"],
-                "icon": "mdi:home-sound-in",
-                "device": {"identifiers": [node], "name": f"Home {self._home}", "manufacturer": "Auricle"},
-            }
-            self._connection.publish(f"{self._prefix}/event/{node}/heard/config", json.dumps(document), retain=True)
+            for topic, document in discovery_of_home(self._topic, self._home).items():
+                self._connection.publish(f"{self._prefix}/{topic}", json.dumps(document), retain=True)
 
     def _received(self, topic: str, payload: bytes, retained: bool) -> None:
         if topic != self._topic:

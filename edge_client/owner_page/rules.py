@@ -25,7 +25,7 @@ class RulesPage:
     def __init__(self, device: OwnedDevice, pages: Pages) -> None:
         config = device.config
         self._device, self._pages, self._written = device, pages, config.rules
-        self._rules = Rules(device.state, config.rules, config.device.name)
+        self._rules = Rules(device.state, config)
 
     def routes(self) -> list[Route]:
         """Return the routes of the page."""

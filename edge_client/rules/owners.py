@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from edge_client.config import Config
 from edge_client.config.rules import MOST_RULES, RuleConfig
 from edge_client.errors import ConfigError, StateError
 from edge_client.events import Event
@@ -20,10 +21,10 @@ _TEST_S, _LOOK_S = 60.0, 0.2
 
 
 class Rules:
-    """All rules of a device. ``written``: those of the configuration. All raise StateError, OSError as Database."""
+    """All rules of a device. All raise StateError, OSError as Database."""
 
-    def __init__(self, state: DeviceState, written: Sequence[RuleConfig], device: str) -> None:
-        self._state, self._written, self._device = state, tuple(written), device
+    def __init__(self, state: DeviceState, config: Config) -> None:
+        self._state, self._config, self._written = state, config, config.rules
         self._outbox = Outbox(state.database)
 
     def every(self) -> list[RuleConfig]:
@@ -52,6 +53,7 @@ class Rules:
     def add(self, values: Mapping[str, Any]) -> None:
         """Add a rule. Raises ConfigError: names the value that it cannot have."""
         rule, rules = RuleConfig(**values), self.every()
+        self._config.require_home_of(rule)
         if any(rule.name == other.name for other in rules):
             raise ConfigError(f"there is a rule {rule.name!r} already; choose another name")
         if len(rules) >= MOST_RULES:
@@ -75,7 +77,10 @@ class Rules:
         if not self._state.locked("daemon"):
             raise StateError("the daemon does not run, which tells what rules say: auricle-edge run")
         event = Event(time.time(), "detected", label, None, 1.0, -20.0)
-        actions, document = actions_of(rule), told(rule, Occurrence.of_event(event), self._device, test=True)
+        actions, document = (
+            actions_of(rule),
+            told(rule, Occurrence.of_event(event), self._config.device.name, test=True),
+        )
         numbers = self._outbox.add(rule.name, actions, document, time.time())
         give_up = time.monotonic() + _TEST_S
         while True:

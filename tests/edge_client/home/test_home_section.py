@@ -38,7 +38,7 @@ def test_what_is_promised_is_the_homes_and_its_ears_share_it(tmp_path, text, pro
         (BROKER + '[home]\nname = ""\n', "must have 1 to 40 of A-Z"),
         (BROKER + '[home]\nname = "v"\nwindow_s = 9\n', "must be from 0.2 to 3"),
         (BROKER + '[home]\nname = "v"\nears = 0\n', "must be from 1 to 64"),
-        ('[[rules]]\nname = "r"\nhome = true\nmqtt = "a"\n', "the rule 'r' is of the home; add [home] name"),
+        ('[[rules]]\nname = "r"\nhome = true\nmqtt = "a"\n', "line 8: the rule 'r' is of the home; add [home] name"),
     ],
 )
 def test_what_a_home_cannot_be_is_refused_with_the_place(tmp_path, text, told):

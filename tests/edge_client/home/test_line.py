@@ -1,6 +1,8 @@
 """Devices of one home with a real broker: one event, at the ear that heard it best; nobody is deaf without it."""
 
+import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +11,10 @@ from edge_client.audio.level import rms_dbfs
 from edge_client.config.sections import HomeConfig
 from edge_client.events import Event
 from edge_client.home.background import Background
+from edge_client.home.leaving import settle_homes
 from edge_client.home.line import HomeLine
 from edge_client.home.sink import HomeSink
+from edge_client.storage.database import Database
 from tests.support.edge_process import wait_for
 from tests.support.mqtt_broker import Broker, Reader, needs_broker, starting
 
@@ -89,6 +93,38 @@ def test_a_device_that_leaves_or_dies_is_no_longer_of_the_home(start, tmp_path):
     known_to_each_other(ears)
     ears[1].close()
     wait_for(lambda: ears[0].line.devices == ["attic"], what="the home without hall")
+
+
+@needs_broker
+def test_home_assistant_keeps_a_home_until_its_last_device_left(start, tmp_path):
+    broker = start(Broker, tmp_path)
+    document = "homeassistant/event/auricle_home_villa/heard/config"
+    database = Database(tmp_path / "state.sqlite3")
+    ears = [start(Ear, broker, name) for name in ("attic", "hall")]
+    known_to_each_other(ears)
+
+    def settled(home, mqtt):
+        thread = settle_homes(SimpleNamespace(home=home, mqtt=mqtt), database, "attic" * 4)
+        if thread is not None:
+            thread.join()
+
+    def shown():
+        reader = start(Reader, broker)
+        reader.client.publish("end", "", qos=1)
+        found = {}
+        while (one := reader.messages.get(timeout=180)).topic != "end":
+            found[one.topic] = one.payload
+        return found.get(document)
+
+    settled(HOME, broker.config())
+    settled(None, None)  # without a broker nobody can be told yet
+    ears[0].close()
+    settled(None, broker.config())
+    assert json.loads(shown())["device"]["name"] == "Home villa"  # the hall's still
+    ears[1].close()
+    settled(HOME, broker.config())
+    settled(dataclasses.replace(HOME, name="flat"), broker.config())
+    assert shown() is None
 
 
 @needs_broker

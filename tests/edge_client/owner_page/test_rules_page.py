@@ -72,20 +72,21 @@ def test_a_rule_is_made_tested_and_removed(shelf, page, receiver):
 
 
 @pytest.mark.parametrize(
-    ("name", "way", "address", "told"),
+    ("name", "way", "address", "told", "home"),
     [
-        ("in the file", "webhook", "https://h.example/x", "there is a rule 'in the file' already"),
-        ("a", "webhook", "file:///etc/passwd", "must be like https://host/path"),
-        ("a", "webhook", "http://h.example/x", "is plain HTTP"),
-        ("a", "notify", "no address", "must be at most 20 addresses of Apprise"),
-        ("a", "program", "sh", "a rule tells by notify, webhook, mqtt"),
-        ("", "webhook", "https://h.example/x", "must have 1 to 100 printable characters"),
+        ("in the file", "webhook", "https://h.example/x", "there is a rule 'in the file' already", ""),
+        ("a", "webhook", "file:///etc/passwd", "must be like https://host/path", ""),
+        ("a", "webhook", "http://h.example/x", "is plain HTTP", ""),
+        ("a", "notify", "no address", "must be at most 20 addresses of Apprise", ""),
+        ("a", "program", "sh", "a rule tells by notify, webhook, mqtt", ""),
+        ("", "webhook", "https://h.example/x", "must have 1 to 100 printable characters", ""),
+        ("a", "webhook", "https://h.example/x", "the rule 'a' is of the home; add [home] name", "yes"),
     ],
 )
-def test_what_a_rule_cannot_be_is_refused_in_words(shelf, page, name, way, address, told):
+def test_what_a_rule_cannot_be_is_refused_in_words(shelf, page, name, way, address, told, home):
     page.goto(f"{shelf.ui.url}/rules")
     token = page.locator("meta[name=csrf-token]").get_attribute("content")
-    fields = {"name": name, "way": way, "address": address, "label": "unknown"}
+    fields = {"name": name, "way": way, "address": address, "label": "unknown", "home": home}
     answer = httpx.post(
         f"{shelf.ui.url}/rules/add", data=fields, headers={"x-csrf-token": token, "origin": shelf.ui.url}, timeout=60
     )
