@@ -206,9 +206,11 @@ def note_update(store: Store, update: Update, sha256: str, now: float) -> Receip
             who = {"of_device": update.device_id}
             write = session.connection().execute  # not the session's, which looks for objects to load
             write(_NOTE_BLOB, {"sha256": sha256})
-            values = {"upload": sha256, "uploaded_at": now, "clips": update.clips, "metrics": update.metrics}
+            is_private = found.stage is not None  # so it says nothing of clips
+            clips = None if is_private else update.clips
+            values = {"upload": sha256, "uploaded_at": now, "clips": clips, "metrics": update.metrics}
             write(_NOTE_UPLOAD, who | {"of_round": update.round_id} | values)
-            if found.stage is None:  # a private upload says nothing of clips
+            if not is_private:
                 write(_NOTE_CLIPS, who | {"reported": update.clips, "entropy": update.label_entropy})
     return Receipt(update.round_id, sha256, repeated=found is None)
 

@@ -31,6 +31,7 @@ from aggregator_server.upkeep.copying import digests_of
 from aggregator_server.upkeep.move import move
 from tests.support.checkout import ROOT
 from tests.support.core_fleet import CoreFleet, between_rounds
+from tests.support.private_fleet import PrivateCoreFleet, private_devices
 from tests.support.state_servers import BUCKET, PASSWORD, name_of
 
 pytestmark = pytest.mark.scaled
@@ -332,3 +333,17 @@ def test_a_database_that_was_restarted_answers_the_next_request(place, states, s
     store.flush()
     with contextlib.closing(open_tables(place)) as tables:
         assert not tables.database.hold()  # the server holds it anew
+
+
+def test_a_private_round_is_played_in_tables_that_the_server_brought_from_the_revision_before(tmp_path):
+    fleet = PrivateCoreFleet(tmp_path / "data", [])
+    with fleet.store.database.engine.begin() as connection:
+        connection.execute(text("DROP TABLE private_parts, private_rounds, signing_keys"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '2'"))
+    fleet.store.close()
+    fleet = PrivateCoreFleet(tmp_path / "data", private_devices(6))
+    round_id = fleet.open_private(groups=4)
+    assert fleet.play(uploading=4) == round_id
+    shown = describe_round(fleet.store, round_id)
+    assert (shown.summary.state, [group.outcome for group in shown.private.groups]) == ("done", ["4 of 6 devices"])
+    fleet.store.close()

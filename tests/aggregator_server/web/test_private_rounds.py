@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from tests.support.dashboard_visitor import Visitor
 from tests.support.private_fleet import PrivateFleet, plain_means, private_devices
 
 STAGES = ("keys", "shares", "contribute", "unmask")
@@ -70,7 +71,9 @@ def numbers_of(device, work):
 def test_a_server_never_stores_a_devices_own_numbers_and_no_key_that_shows_them(fleet_of):
     fleet = fleet_of("server", 5)
     round_id = fleet.open_private(groups=4, aggregation={"centre": "mean"})
-    wanted, stored, secrets = {}, b"", []
+    visitor = Visitor(fleet.aggregator)
+    visitor.sign_in()
+    wanted, stored, secrets, shown = {}, b"", [], set()
     for stage, answer in fleet.answers(round_id):
         answer.raise_for_status()
         for device in fleet.devices:
@@ -80,8 +83,14 @@ def test_a_server_never_stores_a_devices_own_numbers_and_no_key_that_shows_them(
                     wanted[device.number] = numbers_of(device, work)
                     secrets.append(device.secret_of(round_id).mask_key)
         stored += everything(fleet.aggregator.data)
+        shown |= {one for one in STAGES if f"<dt>Stage</dt><dd>{one}: " in visitor.get(f"/rounds/{round_id}").text}
     detail = fleet.round(round_id)
     assert detail["summary"]["state"] == "done", detail["summary"]["reason"]
+    assert {"keys", "shares", "contribute"} <= shown
+    page = visitor.get(f"/rounds/{round_id}").text
+    assert "Sums of groups of 4 or more" in page
+    assert "5 of 5 devices" in page
+    assert all(one["clips"] is None for one in detail["participants"])
     assert len(wanted) == len(fleet.devices) - 1  # the first had answered
     found = [
         (number, row) for number, rows in wanted.items() for row in rows if row in stored and row.strip(b"\x00") != b""
