@@ -47,16 +47,15 @@ class Actions:
 
     def __init__(self, folder: Path, broker: Broker | None) -> None:
         self._programs, self._broker = folder / FOLDER, broker
-        self._do: dict[str, Action] = {
-            "mqtt": self._publish,
-            "webhook": _post,
-            "notify": _notify,
-            "program": self._start,
-        }
+        self._do: dict[str, Action] = {"mqtt": self._publish, "webhook": _post, "program": self._start}
 
     def do(self, rule: RuleConfig, action: str, document: Mapping[str, Any]) -> None:
         """Do one of :func:`actions_of`. Raises ActionError."""
-        self._do[action](rule, document)
+        name, _, number = action.partition(" ")
+        if name == "notify":
+            _notify(rule.notify[int(number or 1) - 1], document)
+        else:
+            self._do[name](rule, document)
 
     def _publish(self, rule: RuleConfig, document: Mapping[str, Any]) -> None:
         if self._broker is None:
@@ -93,8 +92,11 @@ class Actions:
 
 
 def actions_of(rule: RuleConfig) -> list[str]:
-    """Return what a rule does."""
-    return [name for name in ("mqtt", "webhook", "notify", "program") if getattr(rule, name)]
+    """Return what a rule does, each of which is told, and tried again, by itself: of several addresses "notify 2"."""
+    several = len(rule.notify) > 1
+    found = [name for name in ("mqtt", "webhook") if getattr(rule, name)]
+    found += [f"notify {number}" if several else "notify" for number in range(1, len(rule.notify) + 1)]
+    return found + (["program"] if rule.program else [])
 
 
 def program_problem(path: Path) -> str:
@@ -148,16 +150,15 @@ def _post(rule: RuleConfig, document: Mapping[str, Any]) -> None:
         raise ActionError(f"the webhook answered {status}", for_good=not later)
 
 
-def _notify(rule: RuleConfig, document: Mapping[str, Any]) -> None:
-    """Send the message to each address of Apprise."""
+def _notify(address: str, document: Mapping[str, Any]) -> None:
+    """Send the message to an address of Apprise."""
     try:
         import apprise
     except ImportError:
         raise ActionError("notify needs Apprise: install Auricle with its extra notify", for_good=True) from None
-    for address in rule.notify:
-        kind = address.partition("://")[0][:20]
-        sender = apprise.Apprise()
-        if not sender.add(address):
-            raise ActionError(f"notify: Apprise cannot use the address {kind}://...", for_good=True)
-        if not sender.notify(body=str(document["message"]), title=str(document["device"])):
-            raise ActionError(f"notify: the message by {kind}://... was not taken")
+    kind = address.partition("://")[0][:20]
+    sender = apprise.Apprise()
+    if not sender.add(address):
+        raise ActionError(f"notify: Apprise cannot use the address {kind}://...", for_good=True)
+    if not sender.notify(body=str(document["message"]), title=str(document["device"])):
+        raise ActionError(f"notify: the message by {kind}://... was not taken")

@@ -15,7 +15,7 @@ from edge_client.rules.conditions import Occurrence
 from edge_client.rules.outbox import Outbox
 from edge_client.rules.sink import told
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.owners_rules import read_rules, write_rules
+from edge_client.storage.owners_rules import RulesOfDevice, write_rules
 
 _TEST_S, _LOOK_S = 60.0, 0.2
 
@@ -24,12 +24,12 @@ class Rules:
     """All rules of a device. All raise StateError, OSError as Database."""
 
     def __init__(self, state: DeviceState, config: Config) -> None:
-        self._state, self._config, self._written = state, config, config.rules
+        self._state, self._config, self._rules = state, config, RulesOfDevice(config.rules, state.database)
         self._outbox = Outbox(state.database)
 
-    def every(self) -> list[RuleConfig]:
+    def every(self) -> tuple[RuleConfig, ...]:
         """Return the rules, those of the configuration first."""
-        return [*self._written, *read_rules(self._state.database)]
+        return self._rules.now()
 
     def listed(self) -> list[dict[str, Any]]:
         """Return of each rule, JSON-ready, what it does, what waits, and why that failed last."""
@@ -58,14 +58,15 @@ class Rules:
             raise ConfigError(f"there is a rule {rule.name!r} already; choose another name")
         if len(rules) >= MOST_RULES:
             raise ConfigError(f"there are {len(rules)} rules; at most {MOST_RULES} are possible")
-        write_rules(self._state.database, [*rules[len(self._written) :], rule])
+        write_rules(self._state.database, [*rules[len(self._config.rules) :], rule])
 
     def remove(self, name: str) -> None:
         """Remove a rule that was added. Raises ConfigError if there is none, or it is of the configuration."""
         self._require(name)
-        if any(rule.name == name for rule in self._written):
+        if any(rule.name == name for rule in self._config.rules):
             raise ConfigError(f"the rule {name!r} stands in the configuration; remove it there")
-        write_rules(self._state.database, [rule for rule in self.every()[len(self._written) :] if rule.name != name])
+        own = self.every()[len(self._config.rules) :]
+        write_rules(self._state.database, [rule for rule in own if rule.name != name])
 
     def test(self, name: str, label: str) -> list[str]:
         """Have the daemon do what a rule says, of a made-up sound; return what it did. It waits for that.
@@ -77,10 +78,8 @@ class Rules:
         if not self._state.locked("daemon"):
             raise StateError("the daemon does not run, which tells what rules say: auricle-edge run")
         event = Event(time.time(), "detected", label, None, 1.0, -20.0)
-        actions, document = (
-            actions_of(rule),
-            told(rule, Occurrence.of_event(event), self._config.device.name, test=True),
-        )
+        device, actions = self._config.device.name, actions_of(rule)
+        document = told(rule, Occurrence.of_event(event), device, test=True)
         numbers = self._outbox.add(rule.name, actions, document, time.time())
         give_up = time.monotonic() + _TEST_S
         while True:

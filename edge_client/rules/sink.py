@@ -20,7 +20,7 @@ from edge_client.rules.actions import ActionError, Actions, Broker, actions_of
 from edge_client.rules.conditions import Condition, GoingOn, Occurrence
 from edge_client.rules.outbox import Message, Outbox
 from edge_client.storage.database import Database
-from edge_client.storage.owners_rules import read_rules
+from edge_client.storage.owners_rules import RulesOfDevice
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +38,9 @@ class RulesSink(Sink):
         self, rules: Sequence[RuleConfig], device: str, database: Database, folder: Path, broker: Broker | None
     ) -> None:
         """Go on with what waits. ``folder``: of the configuration, whose ``rules`` are; the owner may make others."""
-        self._written, self._device, self._database = tuple(rules), device, database
+        self._rules, self._device, self._database = RulesOfDevice(rules, database), device, database
         self._outbox, self._actions = Outbox(database), Actions(folder, broker)
+        self._taken_up: tuple[RuleConfig, ...] = ()
         self._conditions: dict[str, Condition] = {}
         self._by_level: list[Condition] = []
         self._take_up()
@@ -77,10 +78,10 @@ class RulesSink(Sink):
 
     def _take_up(self) -> None:
         """Take up the rules as they are now; one that stays as it was goes on."""
-        rules = [*self._written, *read_rules(self._database)]
-        before = self._conditions
-        if [one.rule for one in before.values()] == rules:
+        rules = self._rules.now()
+        if rules is self._taken_up:
             return
+        before, self._taken_up = self._conditions, rules
         applied = self._database.note(_APPLIED) or {}
         kept = {name: one for name, one in before.items() if one.rule in rules}
         self._conditions = {
@@ -122,7 +123,7 @@ class RulesSink(Sink):
             self._new.clear()
 
     def _do(self, message: Message) -> None:
-        rule = next((one for one in (*self._written, *read_rules(self._database)) if one.name == message.rule), None)
+        rule = next((one for one in self._rules.now() if one.name == message.rule), None)
         try:
             if rule is None or message.action not in actions_of(rule):
                 raise ActionError("the configuration has this no more", for_good=True)

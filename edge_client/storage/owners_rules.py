@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import dacite
 
@@ -17,10 +18,34 @@ log = logging.getLogger(__name__)
 _NOTE = "rules"
 
 
+class RulesOfDevice:
+    """All rules: those ``written`` in the configuration, then those of the page; both may change while it runs."""
+
+    def __init__(self, written: Sequence[RuleConfig], database: Database) -> None:
+        self.written, self._database = tuple(written), database
+        self._key: object = None
+        self._kept: object = None
+        self._rules = self.written
+
+    def now(self) -> tuple[RuleConfig, ...]:
+        """Return the rules; they are read anew only where somebody changed them. Raises as :func:`read_rules`."""
+        key = self._database.key()
+        if key != self._key:
+            kept = self._database.note(_NOTE) or []
+            if kept != self._kept:
+                self._rules = (*self.written, *_read(kept))
+            self._key, self._kept = key, kept
+        return self._rules
+
+
 def read_rules(database: Database) -> list[RuleConfig]:
     """Return them in the order in which they were made. Raises StateError, OSError as :class:`Database`."""
+    return _read(database.note(_NOTE) or [])
+
+
+def _read(kept: Sequence[dict[str, Any]]) -> list[RuleConfig]:
     found = []
-    for values in database.note(_NOTE) or []:
+    for values in kept:
         try:
             found.append(dacite.from_dict(RuleConfig, values, dacite.Config(cast=[tuple])))
         except (ConfigError, dacite.DaciteError) as error:  # a later release wrote it

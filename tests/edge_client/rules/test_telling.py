@@ -16,6 +16,7 @@ from edge_client.rules import actions
 from edge_client.rules.outbox import MOST, Outbox
 from edge_client.rules.sink import RulesSink
 from edge_client.storage.database import Database
+from edge_client.storage.owners_rules import RulesOfDevice, write_rules
 from tests.support.edge_process import wait_for
 from tests.support.receiver import Receiver
 
@@ -149,6 +150,34 @@ def test_a_phone_gets_the_message_by_apprise_whose_keys_are_not_said(place, rece
     place.opened[-1].publish(heard())
     (failed,) = wait_for(lambda: [one for one in place.outbox.waiting() if one.error])
     assert failed.error == "notify: the message by json://... was not taken"
+
+
+def test_of_several_addresses_the_one_that_fails_is_tried_again_alone(place, receiver):
+    pytest.importorskip("apprise", reason="Apprise is not installed (extra notify)")
+    gone = socket.create_server(("127.0.0.1", 0))
+    port = gone.getsockname()[1]
+    gone.close()
+    there = receiver.url.replace("http://", "json://")
+    rule = RuleConfig(name="bell", notify=(f"json://127.0.0.1:{port}/", there), message="ding")
+    place.open(rule).publish(heard())
+    (failed,) = wait_for(lambda: [one for one in place.outbox.waiting() if one.error and receiver.requests])
+    assert failed.action == "notify 1"
+    with place.database.changing() as connection:
+        connection.execute("UPDATE outbox SET due = 0")
+    wait_for(lambda: [one for one in place.outbox.waiting() if one.tries > failed.tries])
+    assert len(receiver.requests) == 1
+
+
+def test_rules_are_read_anew_only_where_somebody_changed_them(place):
+    written = RuleConfig(name="bell", mqtt="a")
+    rules = RulesOfDevice([written], place.database)
+    assert rules.now() == (written,)
+    before = rules.now()
+    place.database.set_note("something", 1)
+    assert rules.now() is before
+    made = RuleConfig(name="made", mqtt="b")
+    write_rules(Database(place.folder / "state.sqlite3"), [made])  # as another process does
+    assert rules.now() == (written, made)
 
 
 def test_mqtt_waits_for_the_broker_and_a_rule_that_is_gone_tells_nothing(place):
