@@ -1,56 +1,73 @@
-"""A private round of real devices' daemons at a real aggregator, and a device that sends nothing else."""
+"""A private round of nine real devices, three of which are killed: the result is the plain sum of the six."""
 
 import signal
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
 
-from edge_client.audio.recordings import Recordings
-from edge_client.features.front_end import open_front_end
-from fleet_protocol.bundle.bundle_file import read_bundle
-from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
+from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
+from fleet_protocol.numbers.tensors import unpack
+from tests.support.commands import answer
+from tests.support.device_fleet import enrolled, finished, open_round
 from tests.support.edge_process import wait_for
 
 pytestmark = pytest.mark.slow
-
-DEVICES = 5
-
-
-def mean_of(device, label, settings):
-    clips = Recordings(device.clips, settings)
-    return open_front_end(settings)(clips.load(clips.clips(label))).mean(axis=0)
+VOTE_CAP = 3
 
 
-def test_daemons_of_which_one_is_killed_come_to_the_plain_mean_and_one_of_sums_alone_refuses_an_open_round(
-    tmp_path, pretrained_bundle, start_aggregator
-):
-    settings = read_bundle(pretrained_bundle).manifest.feature_settings
-    with device_fleet(tmp_path, {"base": pretrained_bundle}, start_aggregator, ("yes", "no"), own=3) as (server, make):
-        devices = [make(f"device-{number}", "base", ("yes",)) for number in range(DEVICES)]
-        careful, killed = devices[:2]
-        careful.config.write_text(careful.config.read_text() + "[privacy]\nonly_sums = true\n")
-        for device in devices:
-            device.start()
-        enrolled(server, DEVICES)
-        round_id = open_round(server, strategy="prototypes", settings={}, private={"groups": 4})
-        wait_for(lambda: "answered shares" in killed.log(), what="shares of the device that is killed")
-        killed.end(signal.SIGKILL)
-        killed.start()
-        found = finished(server, round_id)
-        assert found["summary"]["state"] == "done", found["summary"]["reason"]
-        for device in devices:
-            sent = device.device_state().blobs.prototypes(settings)
-            assert len(sent.class_ids) == 1
-            expected = np.mean([mean_of(other, "yes", settings) for other in devices], axis=0)
-            np.testing.assert_allclose(sent.means[0], expected, atol=1e-4)
-            assert device.device_state().private_rounds.load().secret == ""
+def sharing(server):
+    """Devices whose shares the server has."""
+    with closing(sqlite3.connect(f"file:{server.data}/auricle.db?mode=ro", uri=True)) as database:
+        found = database.execute("SELECT device_id FROM private_parts WHERE shares IS NOT NULL").fetchall()
+    return {device_id for (device_id,) in found}
 
-        open_round(server, strategy="prototypes", settings={})
-        wait_for(lambda: "is not private: the device sends nothing" in careful.log(), what="its refusal")
-        with server.client() as client:
 
-            def says_why():
-                (info,) = [one for one in client.get("/v1/devices").json() if one["name"] == "device-0"]
-                return "private rounds alone" in info["trouble"]
+def votes_of_open_round(server):
+    """What each device says when it is asked openly: {class: [(mean, clips)]}."""
+    detail = finished(server, open_round(server, strategy="prototypes", settings={}, quorum=1.0), learned=False)
+    with closing(sqlite3.connect(server.data / "auricle.db")) as database:
+        query = "SELECT result_server_state FROM rounds WHERE round_id = ?"
+        ((state,),) = database.execute(query, (detail["summary"]["round_id"],))
+    arrays, _ = unpack((server.data / "blobs" / state[:2] / state).read_bytes())
+    votes = {}
+    for name, mean, clips in zip(arrays["classes"], arrays["prototypes"], arrays["counts"], strict=True):
+        votes.setdefault(name.tobytes().rstrip(b"\0").decode(), []).append((mean[0].astype(np.float64), float(clips)))
+    return votes
 
-            wait_for(says_why, what="a word about it at the server")
+
+def test_nine_devices_of_which_three_are_killed_after_their_shares_come_to_the_plain_sum_of_six(fleet_of):
+    server, device = fleet_of({"base": find_bundle("base_int8")}, own=4)
+    words = ("yes", "no", "up", "down")
+    devices = [device(f"d{n}", "base", (words[n % 4], words[(n + 1) % 4])) for n in range(9)]
+    ids = {made: made.device_state().identity.load().device_id for made in devices}
+    for made in devices:
+        with made.config.open("a") as config:
+            config.write("teach_epochs = 5\n")
+        made.start()
+    enrolled(server, len(devices))
+    opened = answer("round", "start", "--private", "8", "--deadline", "100s", "--aggregation",
+                    "prototype_mean:centre=mean", "--data", server.data)  # fmt: skip
+    killed = []
+    while len(killed) < 3:
+        ready = wait_for(lambda: [made for made in devices if made not in killed and ids[made] in sharing(server)])
+        ready[0].end(signal.SIGKILL)
+        killed.append(ready[0])
+    gone = {ids[made] for made in killed}
+    detail = finished(server, opened["round_id"], learned=False)
+    assert detail["summary"]["state"] == "done", detail["summary"]["reason"]
+    assert {one["device_id"] for one in detail["participants"] if one["upload"] is None} == gone
+    assert [group["outcome"] for group in detail["private"]["groups"]] == ["6 of 9 devices"]
+    with server.client() as client:
+        found = FleetPrototypes.unpack(client.get(f"/v1/blobs/{detail['result_prototypes']}").content)
+        for device_id in gone:
+            client.delete(f"/v1/devices/{device_id}").raise_for_status()
+    votes = votes_of_open_round(server)
+    assert set(found.class_ids) == set(votes)
+    for class_id, mean in zip(found.class_ids, found.means, strict=True):
+        weights = [min(clips, VOTE_CAP) for _, clips in votes[class_id]]
+        plain = np.average([row for row, _ in votes[class_id]], axis=0, weights=weights)
+        np.testing.assert_allclose(mean[0], plain, atol=2e-4)
+    assert all("Traceback" not in made.log() for made in devices)
