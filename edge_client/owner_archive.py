@@ -55,7 +55,7 @@ def exported(teaching: Teaching, left_out: list[str]) -> Iterator[bytes]:
     """
     store, choices = teaching.store, teaching.state.choices
     clips = [clip for folder in (*store.labels(), *store.rejected_folders()) for clip in store.clips(folder)]
-    contents = Contents(teaching.chosen, choices.thresholds())
+    contents = Contents(teaching.chosen, choices.thresholds(), choices.listened())
     if not clips and not contents.known:
         raise ClipError("there is nothing to export: no clip was taught, and no sound chosen")
     return packed(contents, _encoded(teaching, clips, left_out))
@@ -142,13 +142,18 @@ def _choose(
     known = {label: sound for label, sound in wanted.items() if label not in chosen}
     own = choices.thresholds()
     thresholds = {name: value for name, value in contents.thresholds.items() if name in labels and name not in own}
-    if stored or known or thresholds:
+    already = choices.listened()
+    listened = {name: one for name, one in contents.listened.items() if name in labels and name not in already}
+    if stored or known or thresholds or listened:
         before = dict.fromkeys(known), dict.fromkeys(thresholds)
-        teaching.acts.add(Act("imported", moves=tuple(stored), known=before[0], thresholds=before[1]))
+        act = Act("imported", moves=tuple(stored), known=before[0], thresholds=before[1], listened=tuple(listened))
+        teaching.acts.add(act)
     for label, sound in known.items():
         choose_known(teaching.store.folder, label, sound)
     for label, threshold in thresholds.items():
         choices.set_threshold(label, threshold)
+    for label, one in listened.items():
+        choices.listen(label, one)
 
 
 def export_to(teaching: Teaching, path: Path) -> list[str]:

@@ -15,6 +15,7 @@ from edge_client.owner_changes import call_class, throw_away
 from edge_client.questions.answers import answers, in_words, take_back
 from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.owner_acts import Act, Move, Moving
+from edge_client.storage.owner_choices import Listened
 from edge_client.storage.wrong_detections import remove_wrong_detections
 
 _BETWEEN_FOLDERS = get_args(Moving)
@@ -178,6 +179,8 @@ def _take_away(teaching: Teaching, act: Act) -> int:
         choose_known(store.folder, label, sound)
     for label, threshold in act.thresholds.items():
         state.choices.set_threshold(label, threshold)
+    for label in act.listened:
+        state.choices.listen(label, Listened())
     if act.denied:
         remove_wrong_detections(state.database, act.denied)
     state.acts.forget(act.number)

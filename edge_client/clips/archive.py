@@ -22,7 +22,9 @@ import numpy as np
 
 from edge_client.audio.recordings import content_name, encode_wave
 from edge_client.clips.folders import check_label, rejected
+from edge_client.config.hours import hours_problem
 from edge_client.errors import ClipError
+from edge_client.storage.owner_choices import Listened
 from fleet_protocol.numbers.arrays import Floats
 
 _DOCUMENT, _FORMAT = "auricle-clips.json", 1
@@ -36,17 +38,23 @@ _END, _END_BYTES, _LARGE, _LARGE_BYTES = b"PK\x05\x06", 22, b"PK\x06\x07", 20
 
 @dataclass(frozen=True)
 class Contents:
-    """What is in a file beside its clips: by label the built-in sound, and the threshold, 0..1."""
+    """What is in a file beside its clips: by label the built-in sound, the threshold, 0..1, and when it is heard."""
 
     known: Mapping[str, str]
     thresholds: Mapping[str, float]
+    listened: Mapping[str, Listened]
 
 
 def packed(contents: Contents, clips: Iterator[tuple[str, bytes]]) -> Iterator[bytes]:
     """Yield the parts of a file one by one. ``clips``: folder of the store, and the clip as ``encode_wave`` has it."""
     parts = _Parts()
     with zipfile.ZipFile(parts, "w") as archive:
-        document = {"format": _FORMAT, "known": dict(contents.known), "thresholds": dict(contents.thresholds)}
+        document = {
+            "format": _FORMAT,
+            "known": dict(contents.known),
+            "thresholds": dict(contents.thresholds),
+            "listened": {label: [one.on, one.hours] for label, one in contents.listened.items()},
+        }
         archive.writestr(_entry(_DOCUMENT), json.dumps(document, indent=1, ensure_ascii=False))
         for folder, data in clips:
             label = folder.rpartition("/")[2]
@@ -152,8 +160,9 @@ def _contents(data: bytes) -> Contents:
     document = json.loads(data)
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         raise ValueError(f"its format is none that this release knows, which is {_FORMAT}")
-    known, thresholds = document["known"], document["thresholds"]
-    for part, kinds in ((known, str), (thresholds, (int, float))):
+    # Files of before have no choices of what is listened for.
+    known, thresholds, listened = document["known"], document["thresholds"], document.get("listened", {})
+    for part, kinds in ((known, str), (thresholds, (int, float)), (listened, list)):
         if not isinstance(part, dict) or len(part) > _LABELS:
             raise ValueError("its document is none")
         for label, value in part.items():
@@ -161,7 +170,17 @@ def _contents(data: bytes) -> Contents:
                 raise ValueError(f"its document says {str(value)[:50]} of {label[:100]}")
     if not all(math.isfinite(value) and 0 <= value <= 1 for value in thresholds.values()):
         raise ValueError("a threshold is none")
-    return Contents(known, {label: float(value) for label, value in thresholds.items()})
+    heard = {label: _listened(label, value) for label, value in listened.items()}
+    return Contents(known, {label: float(value) for label, value in thresholds.items()}, heard)
+
+
+def _listened(label: str, value: list[Any]) -> Listened:
+    on, hours = value
+    if not isinstance(on, bool) or not isinstance(hours, list) or not all(isinstance(one, str) for one in hours):
+        raise ValueError(f"its document does not say when {label[:100]} is listened for")
+    if problem := hours_problem(hours):
+        raise ValueError(f"the hours of {label[:100]} {problem}")
+    return Listened(on, tuple(hours))
 
 
 def _decoded(data: bytes, name: str) -> tuple[Floats, int]:

@@ -54,6 +54,7 @@ class Act:
         denied: Time, s since 1970, and label of detections that it called wrong, and no act before it.
         known: By label which built-in sound it was before, or none.
         thresholds: By label which threshold the owner had chosen before, or none.
+        listened: Labels of which it says when they are listened for, and nobody said so before.
     """
 
     kind: Kind
@@ -64,14 +65,15 @@ class Act:
     denied: tuple[tuple[float, str], ...] = ()
     known: dict[str, str | None] = field(default_factory=dict)
     thresholds: dict[str, float | None] = field(default_factory=dict)
+    listened: tuple[str, ...] = ()
     number: int = 0
     at: float = 0.0
 
     def names(self) -> set[str]:
         """Return every label that it names."""
         folders = {folder for move in self.moves for folder in (move.source, move.target)}
-        denied = {label for _, label in self.denied}
-        return {self.former, self.label, *map(_last, folders), *denied, *self.known, *self.thresholds} - {""}
+        chosen = {*(label for _, label in self.denied), *self.known, *self.thresholds, *self.listened}
+        return {self.former, self.label, *map(_last, folders), *chosen} - {""}
 
 
 class OwnerActs:
@@ -139,7 +141,7 @@ def _last(folder: str) -> str:
 
 def _row(act: Act) -> tuple[Any, ...]:
     """Return an act as the columns have it."""
-    others = {name: getattr(act, name) for name in ("heard", "denied", "known", "thresholds")}
+    others = {name: getattr(act, name) for name in ("heard", "denied", "known", "thresholds", "listened")}
     return act.number, act.at, act.kind, act.former, act.label, json.dumps(act.moves), json.dumps(others)
 
 
@@ -161,6 +163,7 @@ def _act(number: int, at: float, kind: str, former: str, label: str, moves: str,
         tuple((moment, name) for moment, name in found.get("denied", ())),
         found.get("known", {}),
         found.get("thresholds", {}),
+        tuple(found.get("listened", ())),
         number,
         at,
     )

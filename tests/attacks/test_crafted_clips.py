@@ -97,6 +97,10 @@ DOCUMENTS = {
     "text": {"format": 1, "known": {}, "thresholds": {"bell": "0.5"}},
     "a path": {"format": 1, "known": {"../x": "computer"}, "thresholds": {}},
     "numbers": {"format": 1, "known": {"bell": 1}, "thresholds": {}},
+    "hours": DOCUMENT | {"listened": {"bell": [True, ["25:00-26:00"]]}},
+    "no hours": DOCUMENT | {"listened": {"bell": [True, "07:00-23:00"]}},
+    "more than hours": DOCUMENT | {"listened": {"bell": [True, [], 1]}},
+    "neither on nor off": DOCUMENT | {"listened": {"bell": [1, []]}},
     "many": {"format": 1, "known": {f"a{number}": "b" for number in range(1000)}, "thresholds": {}},
 }
 SOUNDS = {

@@ -12,6 +12,7 @@ from edge_client.owner import Teaching
 from edge_client.owner_archive import export_to, take_in
 from edge_client.owner_changes import know
 from edge_client.owner_undo import changes, undo
+from edge_client.storage.owner_choices import Listened
 from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.asked_device import Owner, sound
 from tests.support.checkout import ROOT
@@ -19,6 +20,7 @@ from tests.support.sounds import RATE
 from tests.support.taught_device import Device
 
 WORDS = find_bundle("words")
+NIGHT = Listened(hours=("22:00-06:30",))
 
 
 def clips_of(device):
@@ -34,6 +36,8 @@ def old(tmp_path):
     owner = Owner(tmp_path / "old")
     owner.teaching.store.add("_not_/kettle", sound("up"), RATE)
     owner.device.state.choices.set_threshold("bell", 0.7)
+    owner.device.state.choices.listen("bell", NIGHT)
+    owner.device.state.choices.listen("kettle", Listened(on=False))
     return owner
 
 
@@ -61,9 +65,11 @@ def test_all_of_it_arrives_as_it_was_and_can_be_taken_back(old, tmp_path, edge):
     assert "13 clips stored, 0 were there already." in told
     assert clips_of(new) == clips_of(old.device)
     assert new.state.choices.thresholds() == {"bell": 0.7}
+    assert new.state.choices.listened() == {"bell": NIGHT, "kettle": Listened(on=False)}
     assert "0 clips stored, 13 were there already." in edge("clips", "import", path)
     assert "taken back: 13 clips were imported" in edge("clips", "undo")
     assert new.state.choices.thresholds() == {}
+    assert new.state.choices.listened() == {}
     teaching = Teaching.open(edge.config)
     assert (teaching.store.labels(), teaching.store.rejected_folders()) == ((), ())
 
@@ -86,9 +92,11 @@ def test_sounds_that_were_chosen_go_along_where_the_other_device_knows_them(tmp_
 def test_what_the_owner_of_the_other_device_chose_and_taught_stays(old, tmp_path):
     path, new = exported(old), another(tmp_path / "new")
     new.state.choices.set_threshold("bell", 0.9)
+    new.state.choices.listen("bell", Listened(on=False))
     own = Teaching.open(new.folder / "edge.toml").store.add("kettle", sound("down"), RATE)
     imported(new, path)
     assert new.state.choices.thresholds() == {"bell": 0.9}
+    assert new.state.choices.listened() == dict.fromkeys(("bell", "kettle"), Listened(on=False))
     assert own.exists()
     assert len(list(own.parent.iterdir())) == 7
 
