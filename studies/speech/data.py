@@ -23,7 +23,6 @@ from studies.speech.ctc import BLANK
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 COMMANDS = ("down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes")
-LETTERS = "".join(sorted(set(" ".join((*DIGITS, *COMMANDS)))))
 Spans = tuple[tuple[int, int], ...]
 HOP_S = 0.01
 # The windows of the log-mel pictures of Speech Commands, of a few words in a row.
