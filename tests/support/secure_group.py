@@ -7,6 +7,7 @@ import numpy as np
 
 from fleet_protocol.messages.private_rounds import Member, PrivatePlan, RevealedShares
 from fleet_protocol.messages.rest import Choice, RoundPlan
+from fleet_protocol.secure_sums.masking import commitment
 from fleet_protocol.secure_sums.primitives import signing_public_key
 from fleet_protocol.secure_sums.roster import Roster, context_digest
 from fleet_protocol.secure_sums.round_secret import RoundSecret
@@ -75,4 +76,4 @@ class Group:
         }
 
     def commitments(self) -> dict[str, str]:
-        return {secret.device_id: secret.encrypted_shares(self.roster).commitment for secret in self.secrets}
+        return {secret.device_id: commitment(secret.self_seed(self.roster)) for secret in self.secrets}
