@@ -14,7 +14,6 @@ from fleet_protocol.secure_sums.roster import Roster
 from fleet_protocol.secure_sums.shamir import share_out
 from fleet_protocol.secure_sums.signing import signed_keys
 
-SEALED_BYTES = 2 * KEY_BYTES + 16  # two shares, and what authenticates them
 _MASK = b"auricle private round mask key 1"
 _SHARE = b"auricle private round share key 1"
 _SELF = b"auricle private round self seed 1"

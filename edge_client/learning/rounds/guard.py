@@ -20,7 +20,7 @@ from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.numbers.arrays import Bools, Floats
 from fleet_protocol.numbers.tensors import Arrays
 
-# Share of what a model named rightly that a new class may cost. Chosen on one fleet of the demonstration, seed 7.
+# Share of what a model named rightly that a new class may cost.
 _MOST_LOST = 0.1
 
 

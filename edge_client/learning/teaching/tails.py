@@ -24,8 +24,7 @@ _WITHOUT_TAKES = Tail(ONCE_AN_HOUR, 1.5)
 # Share of the scores, the highest, that make the tail.
 _TAIL = 0.05
 # Windows of other sounds in an hour, and how much faster the highest averaged scores of a stream fall off than those of
-# single sounds. The windows of a stream hold parts of words, in noise, and score higher than whole words do. Chosen on
-# the tuning half of `benchmarks.listening`, which has six hundred other words an hour.
+# single sounds. The windows of a stream hold parts of words, in noise, and score higher than whole words do.
 _LOOKS_PER_HOUR, _FASTER = 1500.0, 2.0
 _SMALLEST_SCALE = 0.25
 
