@@ -98,14 +98,16 @@ def remarks(database: Database, day: date, events: Iterable[Event]) -> list[tupl
 def _usual_hours(database: Database, day: date) -> dict[str, list[float]]:
     """Return by label which share of the days before was heard within an hour of each hour of the day, [24]."""
     query = (
-        f"SELECT label, CAST(time / {_QUARTER_S} AS INTEGER), COUNT(*) FROM events"
+        f"SELECT CAST(time / {_QUARTER_S} AS INTEGER), label, COUNT(*) FROM events"
         " WHERE time >= ? AND time < ? AND kind = 'detected' GROUP BY 1, 2"
     )
     hours: dict[str, list[int]] = {}
     days: dict[str, set[date]] = {}
-    begin = begin_of(day - timedelta(days=_USUAL_DAYS))
-    for label, quarter, count in database.rows(query, (begin, begin_of(day))):
-        then = datetime.fromtimestamp(quarter * _QUARTER_S)
+    begin, of_quarter = begin_of(day - timedelta(days=_USUAL_DAYS)), dict[int, datetime]()
+    for quarter, label, count in database.rows(query, (begin, begin_of(day))):
+        if quarter not in of_quarter:
+            of_quarter[quarter] = datetime.fromtimestamp(quarter * _QUARTER_S)
+        then = of_quarter[quarter]
         hours.setdefault(label, [0] * 24)[then.hour] += count
         days.setdefault(label, set()).add(then.date())
     return {

@@ -46,14 +46,14 @@ def test_any_threshold_of_shares_gives_the_secret(data):
 
 def test_fewer_shares_than_the_threshold_go_with_every_secret():
     """Of 256 possible polynomials of degree 1 each secret byte has exactly one that explains one share."""
-    given_share, place = 0xA7, 9
+    given_share, place, secrets = 0xA7, 9, bytes(range(256))
     explaining = [
         secret
-        for secret in range(256)
         for coefficient in range(256)
-        if share_out(bytes([secret]), 2, (place, 10), bytes([coefficient]))[place][0] == given_share
+        for secret, share in enumerate(share_out(secrets, 2, (place, 10), bytes([coefficient]) * 256)[place])
+        if share == given_share
     ]
-    assert explaining == list(range(256))
+    assert sorted(explaining) == list(secrets)
 
 
 def test_one_wrong_share_gives_another_secret():
