@@ -82,14 +82,15 @@ def device_tests(system: System, everything: tuple[str, ...] = ("",)) -> list[st
 
     Args:
         system: the system.
-        everything: files and folders of what is run where everything is.
+        everything: files and folders of what is run where everything is; elsewhere no others are.
     """
     folder = CHECKOUT / "tests"
     found = [path for name in FOLDERS for path in sorted((folder / name).rglob("test_*.py"))]
     others = {path for path in found if FOREIGN.search(path.read_text(encoding="utf-8"))}
     others |= {path for path in found for name in PLAIN_PYTHON if path.is_relative_to(folder / name)}
     others |= {folder / name for name in NOT_ON_A_DEVICE}
-    chosen = [folder / name for name in SELECTIONS.get((system.suite, system.architecture), everything)]
+    selection = SELECTIONS.get((system.suite, system.architecture), everything)
+    chosen = [folder / name for name in selection if name in everything or everything == ("",)]
     found += [folder / name for name in ALSO]
     return [
         str(path.relative_to(CHECKOUT))
