@@ -127,7 +127,7 @@ def test_the_package_says_what_it_needs_and_holds_the_installer_and_every_wheel_
     assert shared | {"doc/auricle-edge/copyright", "doc/auricle-edge/device.md"} <= modes.keys()
     tags = [parse_wheel_filename(name.rpartition("/")[2])[3] for name in modes if name.endswith(".whl")]
     platforms = {tag.platform for found in tags for tag in found}
-    assert platforms <= {"any", *ARMHF[0].platforms, "manylinux_2_17_armv7l"}
+    assert platforms <= {"any", *ARMHF[0].platforms, "manylinux_2_17_armv7l", "manylinux_2_28_armv7l"}
 
 
 @pytest.mark.slow
