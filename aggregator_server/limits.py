@@ -76,9 +76,6 @@ SENDERS = 32  # of one class, that are noted
 DEVICES_NEEDED = 2  # that must have sent a class before others listen for it, by default
 CLASSES = 256  # of a fleet, those that wait for an operator included; a published public set may have more
 
-# Devices of a private round's group. A share's number has 8 bits, and a group may be dealt almost twice as many.
-LEAST_GROUP, LARGEST_GROUP = 4, 128
-
 # What no row names is removed at this age: by then whoever stored it has written its row, or never will.
 UNNAMED_S = 86_400.0
 

@@ -18,6 +18,8 @@ NEGATIVES = 2  # of one class in one upload: sounds that an owner said are none 
 NEGATIVES_OF_FLEET = 16  # of one class in what the fleet is told
 STATES_BEFORE = 5  # of a word: windows before its newest one, half a second older each
 CLASSES_OF_WORK = 10_000  # in one piece of work
+# Devices of a private round's group. A share's number has 8 bits, and a group may be dealt almost twice as many.
+LEAST_GROUP, LARGEST_GROUP = 4, 128
 
 # Seconds.
 WORD_S = 4.0  # that a device says a word lasts; what is kept of one lasts three

@@ -4,12 +4,12 @@ import json
 from functools import lru_cache
 
 from aggregator_server.errors import RefusedError
-from aggregator_server.limits import LARGEST_GROUP, LEAST_GROUP
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store.tables import Json
 from aggregator_server.strategies.registry import complete, known_settings, strategies, strategy
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import PlanError
+from fleet_protocol.limits import LARGEST_GROUP, LEAST_GROUP
 from fleet_protocol.messages.private_rounds import PrivatePlan
 from fleet_protocol.messages.rest import Choice, RoundPlan, parse
 from fleet_protocol.methods.personalisations import personalisations

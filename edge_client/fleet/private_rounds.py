@@ -14,6 +14,7 @@ from edge_client.errors import WorkError
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.private_rounds import PrivateRoundNote
 from fleet_protocol.errors import SecureSumError
+from fleet_protocol.limits import LARGEST_GROUP, LEAST_GROUP
 from fleet_protocol.messages.private_rounds import EncryptedShares, PrivateWork, RevealedShares, RoundKeys
 from fleet_protocol.messages.rest import RoundPlan, Work
 from fleet_protocol.numbers.tensors import digest
@@ -24,7 +25,6 @@ from fleet_protocol.secure_sums.round_secret import RoundSecret
 from fleet_protocol.secure_sums.signing import require_signed
 
 STRATEGY = "prototypes"
-_GROUP_SIZES = range(4, 129)
 
 
 class PrivateRounds:
@@ -80,7 +80,7 @@ class PrivateRounds:
         self._store.save(dataclasses.replace(note, taking_part=told.taking_part, shares=told.shares))
 
     def upload(self, round_id: int, present: bytes | None, make: Callable[[Callable[[Words], Words]], bytes]) -> bytes:
-        """Return the bytes of the round's only upload, and note their digest; who calls puts them down before.
+        """Return the bytes of the round's only upload; who calls puts them down, and notes them then.
 
         ``present``: what waits in the outbox. ``make`` gets a function that masks the device's numbers. Raises
         WorkError where it was made before and is gone: other numbers under the same masks would show the difference.
@@ -128,7 +128,7 @@ class PrivateRounds:
 
     def end_others(self, work: Work) -> None:
         """Remove the secret of a round that is over, as other work shows."""
-        note = self._store.load() if self._store.path.exists() else None
+        note = self._store.load()
         if note is not None and (
             work.round_id > note.round_id or (work.round_id, work.kind) == (note.round_id, "learn")
         ):
@@ -173,7 +173,7 @@ def _require_same_round(note: PrivateRoundNote, work: Work) -> None:
 def _require_plan(plan: RoundPlan) -> None:
     if not is_available():
         raise SecureSumError("this device lacks the package cryptography (pip install 'auricle[private]')")
-    if plan.private is None or plan.private.group_size not in _GROUP_SIZES:
-        raise SecureSumError("a private round needs groups of 4 to 128 devices")
+    if plan.private is None or not LEAST_GROUP <= plan.private.group_size <= LARGEST_GROUP:
+        raise SecureSumError(f"a private round needs groups of {LEAST_GROUP} to {LARGEST_GROUP} devices")
     if plan.local.name != STRATEGY or plan.personalisation.name != "none":
         raise SecureSumError(f"only rounds of {STRATEGY}, without personalisation, can be private on this device")

@@ -10,7 +10,6 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import ipaddress
 import logging
 import secrets
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from edge_client.config.sections import UiConfig
 from edge_client.owner_page.own_certificate import own_names
 from edge_client.owner_page.pages import Pages, read_form, root_of
+from fleet_protocol.ground.addresses import is_address
 from fleet_protocol.ground.atomic_files import write_durably
 
 log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class Access:
 
     def knows(self, host: str) -> bool:
         """Return whether a browser may ask for the page under this name, without a port."""
-        return host.lower() in self.names or (self.any_address and _is_address(host))
+        return host.lower() in self.names or (self.any_address and is_address(host))
 
     def is_token(self, given: str) -> bool:
         """Return whether somebody gave the token; blanks, dashes and case do not count."""
@@ -117,14 +117,6 @@ class Access:
     def is_signed(self, given: str, purpose: str) -> bool:
         """Return whether somebody gave what :meth:`sign` returned."""
         return hmac.compare_digest(given.encode(), self.sign(purpose).encode())
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def sign_in_link(page: str, token: str) -> str:

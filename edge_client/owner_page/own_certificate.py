@@ -17,6 +17,7 @@ from pathlib import Path
 
 from edge_client.config.sections import UiConfig
 from edge_client.errors import ConfigError
+from fleet_protocol.ground.addresses import is_address
 from fleet_protocol.ground.atomic_files import write_durably
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ def own_names(config: UiConfig) -> set[str]:
     """Return the names and addresses by which browsers may ask for a page without a certificate from elsewhere."""
     machine = socket.gethostname().lower()
     names = {"localhost", machine, f"{machine}.local", *(name.lower() for name in (config.host, *config.names))}
-    return {name for name in names if not (_is_address(name) and ipaddress.ip_address(name).is_unspecified)}
+    return {name for name in names if not (is_address(name) and ipaddress.ip_address(name).is_unspecified)}
 
 
 def fingerprint(path: Path) -> str:
@@ -78,7 +79,7 @@ def _flaw(path: Path, names: Iterable[str]) -> str:
 
 def _request(names: Iterable[str]) -> str:
     """Return openssl's own form of what is asked for."""
-    held = ",".join(f"{'IP' if _is_address(name) else 'DNS'}:{name}" for name in sorted(names))
+    held = ",".join(f"{'IP' if is_address(name) else 'DNS'}:{name}" for name in sorted(names))
     return (
         "[req]\ndistinguished_name=name\nx509_extensions=extensions\nprompt=no\nencrypt_key=no\n"
         "default_md=sha256\n[name]\nCN=Auricle page\n"
@@ -106,13 +107,5 @@ def _openssl(*arguments: str, given: str = "", may_fail: bool = False) -> str:
     return "" if done.returncode else done.stdout
 
 
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
 def _plain(name: str) -> str:
-    return str(ipaddress.ip_address(name)) if _is_address(name) else name.lower()
+    return str(ipaddress.ip_address(name)) if is_address(name) else name.lower()

@@ -28,7 +28,7 @@ class RulesOfDevice:
         self._rules = self.written
 
     def now(self) -> tuple[RuleConfig, ...]:
-        """Return the rules; they are read anew only where somebody changed them. Raises as :func:`read_rules`."""
+        """Return the rules; they are read anew only where somebody changed them. Raises as :class:`Database`."""
         key = self._database.key()
         if key != self._key:
             kept = self._database.note(_NOTE) or []
@@ -36,11 +36,6 @@ class RulesOfDevice:
                 self._rules = (*self.written, *_read(kept))
             self._key, self._kept = key, kept
         return self._rules
-
-
-def read_rules(database: Database) -> list[RuleConfig]:
-    """Return them in the order in which they were made. Raises StateError, OSError as :class:`Database`."""
-    return _read(database.note(_NOTE) or [])
 
 
 def _read(kept: Sequence[dict[str, Any]]) -> list[RuleConfig]:

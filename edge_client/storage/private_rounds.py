@@ -63,7 +63,7 @@ class PrivateRoundStore:
 
     def end(self) -> None:
         """Remove the secret of the round, if there is one; that it was answered stays noted."""
-        note = self.load() if self.path.exists() else None
+        note = self.load()
         if note is not None and note.secret:
             self.save(dataclasses.replace(note, secret="", members=(), shares={}))
 

@@ -7,6 +7,15 @@ from urllib.parse import urlsplit
 from fleet_protocol.limits import ADDRESS_LENGTH
 
 
+def is_address(host: str) -> bool:
+    """Tell whether a host is given by a number, IPv4 or IPv6, not by a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def is_loopback(host: str) -> bool:
     """Tell whether what is sent to a host stays on this machine, as far as its name or number says."""
     try:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fleet_protocol.errors import SecureSumError
+from fleet_protocol.limits import LEAST_GROUP
 from fleet_protocol.messages.private_rounds import Member
 from fleet_protocol.messages.rest import RoundPlan, to_json
 from fleet_protocol.secure_sums.shamir import MOST_HOLDERS
 
 _ALL_ARE_NEIGHBOURS = 21
 _EACH_SIDE = 10
-_SMALLEST = 4
 _DEVICE = re.compile("[0-9a-f]{32}")
 _KEY = re.compile("[0-9a-f]{64}")
 _SIGNATURE = re.compile("[0-9a-f]{128}")
@@ -47,7 +47,7 @@ def signed_bytes(context: bytes, device_id: str, mask_key: str, share_key: str) 
 
 def smallest_group(group_size: int) -> int:
     """Return how few devices of a round's groups may be summed."""
-    return max(_SMALLEST, -(-group_size // 2))
+    return max(LEAST_GROUP, -(-group_size // 2))
 
 
 def largest_group(group_size: int) -> int:
@@ -78,9 +78,9 @@ class Roster:
             values = [getattr(member, what) for member in self.members]
             if len(set(values)) != len(values):
                 raise SecureSumError(f"two devices of the group have the same {what}")
-        if not _SMALLEST <= len(self.members) <= MOST_HOLDERS:
+        if not LEAST_GROUP <= len(self.members) <= MOST_HOLDERS:
             raise SecureSumError(
-                f"the group has {len(self.members)} devices; from {_SMALLEST} to {MOST_HOLDERS} can be summed"
+                f"the group has {len(self.members)} devices; from {LEAST_GROUP} to {MOST_HOLDERS} can be summed"
             )
 
     @cached_property

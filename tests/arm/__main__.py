@@ -41,7 +41,8 @@ FOREIGN = re.compile(
 # and this one needs an aggregator by its fixtures.
 NOT_ON_A_DEVICE = ("edge_client/daemon/test_round_loop.py",)
 
-# What is run elsewhere than on Debian 12 for armhf, and there with `computes`; files and processes are the same there.
+# What is run elsewhere than on Debian 12 for armhf; files and processes are the same there. With `computes`, nothing is
+# run anywhere but what ON_PROCESSOR holds.
 # With another Python and another NumPy, what computes;
 WITH_NUMPY = (
     "edge_client/audio",

@@ -14,7 +14,7 @@ from fleet_protocol.messages.private_rounds import PrivatePlan, PrivateWork
 from fleet_protocol.messages.rest import Choice, ClassInfo, parse, to_json
 from fleet_protocol.secure_sums.round_secret import RoundSecret
 from fleet_protocol.secure_sums.signing import signed_keys
-from tests.support.private_devices import CLASSES, Dealer, Party
+from tests.support.private_dealer import CLASSES, Dealer, Party
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from aggregator_server.rounds.devices.private_answers import take_keys, take_revealed, take_shares
+from aggregator_server.rounds.devices.private_answers import take_answer
 from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.schemas import PrivateRequest
 from fleet_protocol.messages.private_rounds import EncryptedShares, RevealedShares, RoundKeys
@@ -18,11 +18,7 @@ from tests.support.core_fleet import CoreFleet
 from tests.support.embedded_words import NUMBERS, embedded_public_set
 from tests.support.private_device import PrivateDevice
 
-TAKES = {
-    "keys": (take_keys, RoundKeys),
-    "shares": (take_shares, EncryptedShares),
-    "unmask": (take_revealed, RevealedShares),
-}
+ANSWERS = {"keys": RoundKeys, "shares": EncryptedShares, "unmask": RevealedShares}
 
 
 def private_devices(count: int, first: int = 1) -> list[PrivateDevice]:
@@ -48,8 +44,7 @@ class PrivateCoreFleet(CoreFleet):
         if work.kind == "contribute":
             device.sealed = work.private.shares
             return self.send(device, work.round_id, answer, now)
-        take, kind = TAKES[work.kind]
-        take(self.store, work.round_id, device.device_id, kind(**answer), now)
+        take_answer(self.store, work.round_id, device.device_id, ANSWERS[work.kind](**answer), now)
         return None
 
     def stage(self, stage: str, devices=None, now: float = 101.0) -> int | None:

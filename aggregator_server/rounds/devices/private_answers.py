@@ -32,32 +32,13 @@ _KEY, _SIGNATURE, _SHARES = 64, 128, 160  # hex digits
 _HEX = re.compile(r"[0-9a-f]*")
 
 
-def take_keys(store: Store, round_id: int, device_id: str, keys: RoundKeys, now: float) -> None:
-    """Keep the keys that a device drew for a round. Raises as :func:`_take` does."""
-    _take(store, round_id, device_id, "keys", keys, now, _add_keys)
-
-
-def take_shares(store: Store, round_id: int, device_id: str, shares: EncryptedShares, now: float) -> None:
-    """Keep what a device's neighbours need to replace it. Raises as :func:`_take` does."""
-    _take(store, round_id, device_id, "shares", shares, now, _add_shares)
-
-
-def take_revealed(store: Store, round_id: int, device_id: str, revealed: RevealedShares, now: float) -> None:
-    """Keep the shares that a device revealed. Raises as :func:`_take` does."""
-    _take(store, round_id, device_id, "unmask", revealed, now, _add_revealed)
-
-
-_Add = Callable[[Session, RoundRow, str, PrivatePartRow | None, Any], None]
-
-
-def _take(
-    store: Store, round_id: int, device_id: str, stage: PrivateStage, answer: Answer, now: float, add: _Add
-) -> None:
-    """Keep an answer, which holds once flushed.
+def take_answer(store: Store, round_id: int, device_id: str, answer: Answer, now: float) -> None:
+    """Keep a device's answer in a stage, which holds once flushed.
 
     Raises RoundNotFoundError: there is no such round. RefusedError: it is over, not the device's, in another stage, or
     has another answer of the device. MalformedUpdateError: the answer cannot be used; says why.
     """
+    stage, add = _STAGES[type(answer)]
     with store.writing(durable=False) as session:
         row = require_round(session, round_id)
         part = session.get(PrivatePartRow, (round_id, device_id))
@@ -139,6 +120,13 @@ def _add_revealed(
         raise MalformedUpdateError(str(error)) from error
     assert part is not None
     part.revealed = asdict(sent)
+
+
+_STAGES: dict[type, tuple[PrivateStage, Callable[[Session, RoundRow, str, PrivatePartRow | None, Any], None]]] = {
+    RoundKeys: ("keys", _add_keys),
+    EncryptedShares: ("shares", _add_shares),
+    RevealedShares: ("unmask", _add_revealed),
+}
 
 
 def _group_of(row: RoundRow, part: PrivatePartRow | None, device_id: str) -> int:

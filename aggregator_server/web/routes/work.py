@@ -1,14 +1,13 @@
 """Devices ask for work, upload what they computed for a round, and report that they learned."""
 
 import time
-from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import TypeAdapter
 
 from aggregator_server import errors
-from aggregator_server.rounds.devices.private_answers import take_keys, take_revealed, take_shares
+from aggregator_server.rounds.devices.private_answers import Answer, take_answer
 from aggregator_server.rounds.devices.uploads import check_update, expected, note_update
 from aggregator_server.rounds.devices.work import acknowledge, next_work
 from aggregator_server.store.blobs import Incoming
@@ -127,7 +126,7 @@ _STAGE_CODES = (
 )
 async def private_keys(service: CurrentService, device_id: Device, round_id: RoundId, message: RoundKeys) -> None:
     """Take the keys of the stage ``keys``. The same may be sent again at any time, as in the stages after it."""
-    await _answered(service, take_keys, round_id, device_id, message)
+    await _answered(service, round_id, device_id, message)
 
 
 @router.put(
@@ -140,7 +139,7 @@ async def private_shares(
     service: CurrentService, device_id: Device, round_id: RoundId, message: EncryptedShares
 ) -> None:
     """Take the encrypted shares of the stage ``shares``."""
-    await _answered(service, take_shares, round_id, device_id, message)
+    await _answered(service, round_id, device_id, message)
 
 
 @router.put(
@@ -153,13 +152,11 @@ async def private_unmask(
     service: CurrentService, device_id: Device, round_id: RoundId, message: RevealedShares
 ) -> None:
     """Take the revealed shares of the stage ``unmask``."""
-    await _answered(service, take_revealed, round_id, device_id, message)
+    await _answered(service, round_id, device_id, message)
 
 
-async def _answered(
-    service: Service, take: Callable[..., None], round_id: int, device_id: str, message: object
-) -> None:
-    await service.for_device(take, service.store, round_id, device_id, message, time.time())
+async def _answered(service: Service, round_id: int, device_id: str, answer: Answer) -> None:
+    await service.for_device(take_answer, service.store, round_id, device_id, answer, time.time())
     service.scheduler.wake()
     await service.flushed()
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from edge_client.storage.database import FILE, Database
-from edge_client.storage.owners_rules import read_rules
+from edge_client.storage.owners_rules import RulesOfDevice
 from tests.support.edge_process import wait_for
 from tests.support.owner_page import page_beside
 from tests.support.receiver import Receiver
@@ -68,7 +68,7 @@ def test_a_rule_is_made_tested_and_removed(shelf, page, receiver):
     assert [one["name"] for one in listed] == ["in the file", "unknown"]
     rule.get_by_role("button", name="Remove").click()
     rule.wait_for(state="detached")
-    assert read_rules(Database(shelf.state / FILE)) == []
+    assert list(RulesOfDevice((), Database(shelf.state / FILE)).now()) == []
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_what_a_rule_cannot_be_is_refused_in_words(shelf, page, name, way, addre
     )
     assert answer.status_code == 409, answer.text
     assert told in answer.json()["error"]
-    assert read_rules(Database(shelf.state / FILE)) == []
+    assert list(RulesOfDevice((), Database(shelf.state / FILE)).now()) == []
 
 
 def test_no_other_site_makes_a_rule(shelf):

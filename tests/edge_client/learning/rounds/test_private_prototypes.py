@@ -13,7 +13,7 @@ from fleet_protocol.messages.rest import Choice, ClassInfo
 from fleet_protocol.numbers.tensors import unpack
 from fleet_protocol.secure_sums.class_sums import SumLayout
 from tests.support.phrases import joined, write_takes
-from tests.support.private_devices import Dealer, Party
+from tests.support.private_dealer import Dealer, Party
 from tests.support.round_work import work_of
 from tests.support.sounds import melody, public_set_of, write_clips
 from tests.support.taught_device import Device
