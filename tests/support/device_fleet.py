@@ -5,6 +5,8 @@ import os
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from edge_client.audio.recordings import Recordings
+from edge_client.features.front_end import open_front_end
 from fleet_protocol.bundle.bundle_file import read_bundle
 from tests.support.aggregator_process import ENROL
 from tests.support.edge_process import BRISK, EdgeDaemon, give_identity, wait_for
@@ -26,6 +28,11 @@ class Device(EdgeDaemon):
 
     def start(self):
         return super().start(dict(os.environ))
+
+    def mean_of(self, label, settings):
+        """The mean embedding of its clips of a label, as its front end computes it."""
+        clips = Recordings(self.clips, settings)
+        return open_front_end(settings)(clips.load(clips.clips(label))).mean(axis=0)
 
 
 @contextmanager

@@ -5,8 +5,6 @@ import signal
 import numpy as np
 import pytest
 
-from edge_client.audio.recordings import Recordings
-from edge_client.features.front_end import open_front_end
 from fleet_protocol.bundle.bundle_file import read_bundle
 from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
 from tests.support.edge_process import wait_for
@@ -14,11 +12,6 @@ from tests.support.edge_process import wait_for
 pytestmark = pytest.mark.slow
 
 DEVICES = 5
-
-
-def mean_of(device, label, settings):
-    clips = Recordings(device.clips, settings)
-    return open_front_end(settings)(clips.load(clips.clips(label))).mean(axis=0)
 
 
 def test_daemons_of_which_one_is_killed_come_to_the_plain_mean_and_one_of_sums_alone_refuses_an_open_round(
@@ -41,7 +34,7 @@ def test_daemons_of_which_one_is_killed_come_to_the_plain_mean_and_one_of_sums_a
         for device in devices:
             sent = device.device_state().blobs.prototypes(settings)
             assert len(sent.class_ids) == 1
-            expected = np.mean([mean_of(other, "yes", settings) for other in devices], axis=0)
+            expected = np.mean([other.mean_of("yes", settings) for other in devices], axis=0)
             np.testing.assert_allclose(sent.means[0], expected, atol=1e-4)
             assert device.device_state().private_rounds.load().secret == ""
 
