@@ -296,6 +296,7 @@ class RoundSummary:
     restores: Annotated[int | None, Doc("Number of the round whose state was restored")] = None
     undone_by: Annotated[int | None, Doc("Number of the restoration since which this round does not count")] = None
     cancelled: Annotated[bool, Doc("Whether an operator ended it without a result")] = False
+    private: Annotated[bool, Doc("Whether the server learns sums of groups alone, and no device's own numbers")] = False
 
 
 @dataclass(frozen=True, kw_only=True)

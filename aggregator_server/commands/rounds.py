@@ -163,7 +163,7 @@ def _row(item: dict[str, Any]) -> dict[str, Any]:
     return {
         "round": item["round_id"],
         "state": state,
-        "strategy": item["operation"] or item["strategy"],
+        "strategy": (item["operation"] or item["strategy"]) + (", private" if item.get("private") else ""),
         "opened": text_of(opened),
         "took": None if took is None else f"{took.total_seconds():.0f} s",
         "uploaded": f"{item['uploaded']} of {item['selected']}",

@@ -117,6 +117,7 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         OperationRow.what.label("operation"),
         OperationRow.restores,
         RoundRow.undone_by,
+        RoundRow.plan["private"]["group_size"].as_integer().is_not(None).label("private"),
     ).outerjoin(OperationRow, OperationRow.round_id == RoundRow.round_id)
 
 

@@ -15,7 +15,7 @@ from aggregator_server.operator_changes.restore_and_undo import restore_round
 from aggregator_server.rounds import lifecycle
 from aggregator_server.rounds.opening import fleet_kind
 from aggregator_server.rounds.replies import list_progress, list_rounds
-from aggregator_server.schemas import RECOMMENDED, RoundRequest
+from aggregator_server.schemas import RECOMMENDED, PrivateRequest, RoundRequest
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ModelRow, PublicSetRow
 from aggregator_server.strategies.registry import recommended, strategies
@@ -139,11 +139,28 @@ def _form_page(
     choices = list_choices(service.store)
     with service.store.reading() as session:
         away = find_away(session, time.time())
-    return render(request, "round_choose.html", error=error, choices=choices, chosen=chosen, form=form, away=away)
+    return render(
+        request,
+        "round_choose.html",
+        error=error,
+        choices=choices,
+        chosen=chosen,
+        form=form,
+        away=away,
+        private=sorted(name for name, other in strategies().items() if other.private is not None),
+        group_size=PrivateRequest().groups,
+    )
 
 
 def _request_of(form: Form, service: Service) -> RoundRequest:
-    """Return the round that a form asks for. Raises RefusedError: there is no such strategy."""
+    """Return the round that a form asks for.
+
+    Raises RefusedError: there is no such strategy. InvalidRequestError: the size of its groups is no number.
+    """
     name = form.text("strategy")
     best = any(choice.is_recommended and choice.name == name for choice in list_choices(service.store))
-    return RoundRequest(RECOMMENDED if best else lookup(name).name)
+    private = None
+    if form.text("private"):
+        groups = form.number(int, "groups", "devices of a group")
+        private = PrivateRequest() if groups is None else PrivateRequest(groups)
+    return RoundRequest(RECOMMENDED if best else lookup(name).name, private=private)

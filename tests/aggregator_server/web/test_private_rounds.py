@@ -79,7 +79,7 @@ def test_a_server_never_stores_a_devices_own_numbers_and_no_key_that_shows_them(
         for device in fleet.devices:
             if stage == "keys" and not wanted.get(device.number):
                 work = fleet.private_work(device)
-                if work is not None:
+                if work is not None and work.kind == "keys":
                     wanted[device.number] = numbers_of(device, work)
                     secrets.append(device.secret_of(round_id).mask_key)
         stored += everything(fleet.aggregator.data)
@@ -104,3 +104,25 @@ def test_a_server_never_stores_a_devices_own_numbers_and_no_key_that_shows_them(
         np.testing.assert_allclose(mean[0], plain[class_id], atol=2e-5)
     with pytest.raises(httpx.HTTPStatusError):  # not even who has the file's name may fetch a masked upload
         fleet.admin.get(f"/v1/blobs/{detail['participants'][0]['upload']}").raise_for_status()
+
+
+def test_the_form_of_the_dashboard_opens_a_private_round_or_says_why_it_cannot(fleet_of):
+    fleet = fleet_of("server", 5)
+    visitor = Visitor(fleet.aggregator)
+    visitor.sign_in()
+    for strategy, groups, said in (
+        ("prototypes", "3", "have 4 to 128 devices, not 3"),
+        ("prototypes", "20", "needs 10 devices that are there and can take part in one, and 5 were found"),
+        ("prototypes", "many", "Devices of a group must be a whole number"),
+        ("zero_shot", "4", "needs each device&#39;s upload; a private round can be of: prototypes"),
+    ):
+        refused = visitor.post("/rounds", strategy=strategy, private="on", groups=groups).text
+        assert said in refused
+        assert 'name="private" checked' in refused
+        assert f'name="groups" inputmode="numeric" value="{groups}"' in refused
+    assert "It can be of: prototypes." in visitor.get("/rounds/new").text
+    opened = visitor.post("/rounds", strategy="prototypes", private="on", groups="5").headers["location"]
+    assert fleet.round(int(opened.partition("?")[0].rpartition("/")[2]))["private"]["group_size"] == 5
+    assert '<span class="badge">private</span>' in visitor.get("/rounds").text
+    (listed,) = fleet.admin.get("/v1/rounds").json()
+    assert listed["private"] is True
