@@ -37,7 +37,8 @@ def make_plan(request: RoundRequest, chosen: Strategy | None = None) -> RoundPla
     chosen = chosen or strategy(request.strategy)
     _check(request)
     try:
-        personalisation = complete("personalisation", request.personalisation or Choice(chosen.personalisation))
+        usual = chosen.personalisation if request.private is None else "none"
+        personalisation = complete("personalisation", request.personalisation or Choice(usual))
         _check_groups(personalisation, chosen)
         private = None if request.private is None else _private(request, chosen, personalisation)
         plan = RoundPlan(

@@ -32,6 +32,7 @@ STRATEGY = sharing(
     "fedkws_ui",
     defaults={"by_size": False},
     prepare=adaptive_local_training,
+    private=None,  # steps are dealt by what each device reported of its clips
     about="Every device trains the shared model so that it recognises the word but not the speaker. Devices with more "
     "clips, more evenly spread, take more steps; all count the same.",
 )

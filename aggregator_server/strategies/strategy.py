@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms
 from aggregator_server.aggregation.rule import weight_rules
-from aggregator_server.strategies import weight_sharing
+from aggregator_server.strategies import private_models, weight_sharing
 from fleet_protocol.messages.rest import Choice, RoundPlan, Update
 from fleet_protocol.methods.setting import Value
 from fleet_protocol.numbers.tensors import Arrays
@@ -54,6 +54,11 @@ class PrivateWay:
     check: Callable[[UploadTerms, Update, Arrays], None]
     aggregate: Callable[[RoundInputs], RoundResult]
     settings: Mapping[str, Value] = field(default_factory=dict)
+
+
+WEIGHTS_IN_SUMS = PrivateWay(
+    check_plan=private_models.check_plan, check=private_models.check_weights, aggregate=private_models.aggregate_weights
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +113,7 @@ def sharing(
     defaults: Mapping[str, Value] | None = None,
     prepare: Prepare = unchanged,
     aggregate: Callable[[RoundInputs], RoundResult] = weight_sharing.aggregate,
+    private: PrivateWay | None = WEIGHTS_IN_SUMS,
     about: str = "",
     cost: str = SHARING_COST,
 ) -> Strategy:
@@ -126,6 +132,7 @@ def sharing(
         defaults=defaults or {},
         shares_model=True,
         prepare=prepare,
+        private=private,
         about=about,
         cost=cost,
     )

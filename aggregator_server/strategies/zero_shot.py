@@ -14,7 +14,8 @@ from aggregator_server.aggregation.input_bounds import capped_sizes, check_proba
 from aggregator_server.aggregation.label_wise_beta import DeviceScores, label_wise
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import recognise
-from aggregator_server.strategies.strategy import Strategy
+from aggregator_server.strategies import private_models
+from aggregator_server.strategies.strategy import PrivateWay, Strategy
 from aggregator_server.strategies.upload_checks import check_arrays, check_document
 from fleet_protocol.messages.rest import Update
 from fleet_protocol.numbers.arrays import Floats, Ints
@@ -75,6 +76,12 @@ STRATEGY = Strategy(
     aggregation="label_wise",
     check=check,
     aggregate=aggregate,
+    private=PrivateWay(
+        check_plan=private_models.check_plan,
+        check=private_models.check_scores,
+        aggregate=private_models.aggregate_scores,
+        settings={"normalise": True},
+    ),
     about="Every device trains a network of its own and says how it would name the public recordings. The aggregator "
     "averages these scores, and every device learns from them.",
     cost="Devices of any network take part. Each sends scores of public recordings and descriptions of new sounds, but "

@@ -17,14 +17,13 @@ from fleet_protocol.errors import SecureSumError
 from fleet_protocol.limits import LARGEST_GROUP, LEAST_GROUP
 from fleet_protocol.messages.private_rounds import EncryptedShares, PrivateWork, RevealedShares, RoundKeys
 from fleet_protocol.messages.rest import RoundPlan, Work
+from fleet_protocol.methods.local_methods import local_methods
 from fleet_protocol.numbers.tensors import digest
 from fleet_protocol.secure_sums.masking import Words
 from fleet_protocol.secure_sums.primitives import KEY_BYTES, is_available, signing_public_key
 from fleet_protocol.secure_sums.roster import Roster, context_digest, largest_group, smallest_group
 from fleet_protocol.secure_sums.round_secret import RoundSecret
 from fleet_protocol.secure_sums.signing import require_signed
-
-STRATEGY = "prototypes"
 
 
 class PrivateRounds:
@@ -175,5 +174,6 @@ def _require_plan(plan: RoundPlan) -> None:
         raise SecureSumError("this device lacks the package cryptography (pip install 'auricle[private]')")
     if plan.private is None or not LEAST_GROUP <= plan.private.group_size <= LARGEST_GROUP:
         raise SecureSumError(f"a private round needs groups of {LEAST_GROUP} to {LARGEST_GROUP} devices")
-    if plan.local.name != STRATEGY or plan.personalisation.name != "none":
-        raise SecureSumError(f"only rounds of {STRATEGY}, without personalisation, can be private on this device")
+    able = [name for name, method in local_methods().items() if method.summed]
+    if plan.local.name not in able or plan.personalisation.name != "none":
+        raise SecureSumError(f"only rounds of {', '.join(able)}, without personalisation, can be private")

@@ -19,6 +19,7 @@ class MethodTerms:
     settings: Settings  # Settings that a plan can give it
     _: KW_ONLY
     any_architecture: bool = False  # Whether the network of a device that follows it may differ from the shared model's
+    summed: bool = False  # Whether a private round can sum what its devices send
 
 
 def local_methods() -> Registry[MethodTerms]:
@@ -66,7 +67,7 @@ _TRAINING: dict[str, Setting] = {
 SHARED_MODEL: dict[str, Setting] = _TRAINING | CLIPS | NEW_SOUNDS
 
 # FedAvg (McMahan et al. 2017): nothing but what every method has that trains the shared model.
-FEDAVG = MethodTerms("fedavg", SHARED_MODEL)
+FEDAVG = MethodTerms("fedavg", SHARED_MODEL, summed=True)
 
 _FEDKWS_UI: dict[str, Setting] = {
     "steps": Setting(50, "E, steps that a device takes on average; they replace the epochs", 1, 100_000),
@@ -88,16 +89,18 @@ _FEDMLAC: dict[str, Setting] = {
     "warm_up": Setting(30, "passes of the own model over the clips before the device's first round", 0, 10_000),
     "warm_up_rate": Setting(0.05, "learning rate of these passes", 1e-8, 10.0),
 }
-FEDMLAC = MethodTerms("fedmlac", SHARED_MODEL | _FEDMLAC, any_architecture=True)  # Bai et al. 2025
+FEDMLAC = MethodTerms("fedmlac", SHARED_MODEL | _FEDMLAC, any_architecture=True, summed=True)  # Bai et al. 2025
 
 # Yao et al. 2018
-FEDMMD = MethodTerms("fedmmd", SHARED_MODEL | {"discrepancy": Setting(0.01, "lambda of the discrepancy", 0.0, 1e3)})
+_FEDMMD: dict[str, Setting] = {"discrepancy": Setting(0.01, "lambda of the discrepancy", 0.0, 1e3)}
+FEDMMD = MethodTerms("fedmmd", SHARED_MODEL | _FEDMMD, summed=True)
 
 # Li et al. 2020
-FEDPROX = MethodTerms("fedprox", SHARED_MODEL | {"proximal": Setting(0.01, "mu of the proximal term", 0.0, 1e3)})
+_FEDPROX: dict[str, Setting] = {"proximal": Setting(0.01, "mu of the proximal term", 0.0, 1e3)}
+FEDPROX = MethodTerms("fedprox", SHARED_MODEL | _FEDPROX, summed=True)
 
 # Nothing to set on the device (docs/methods.md, "Prototypes").
-PROTOTYPES = MethodTerms("prototypes", {})
+PROTOTYPES = MethodTerms("prototypes", {}, summed=True)
 
 _ZERO_SHOT: dict[str, Setting] = {
     "epochs": Setting(16, "passes over the round's clips", 1, 10_000),
@@ -110,6 +113,6 @@ _ZERO_SHOT: dict[str, Setting] = {
     "score_temperature": Setting(4.0, "of the softmax of the scores, and of the distillation", 1e-3, 1e3),
     "distill_learning_rate": Setting(0.003, "of the distillation", 1e-8, 10.0),
 }
-ZERO_SHOT = MethodTerms("zero_shot", _ZERO_SHOT | CLIPS | NEW_SOUNDS)  # Gudur & Perepu 2021
+ZERO_SHOT = MethodTerms("zero_shot", _ZERO_SHOT | CLIPS | NEW_SOUNDS, summed=True)  # Gudur & Perepu 2021
 
 METHODS = (FEDAVG, FEDKWS_UI, FEDMLAC, FEDMMD, FEDPROX, PROTOTYPES, ZERO_SHOT)

@@ -187,7 +187,7 @@ def test_stages_that_skip_those_before_them_are_refused(dealer, parties, tmp_pat
         {"private": None},
         {"private": PrivatePlan(1)},
         {"private": PrivatePlan(1000)},
-        {"local": Choice("fedavg")},
+        {"local": Choice("fedkws_ui")},
         {"personalisation": Choice("local")},
     ],
 )

@@ -68,7 +68,7 @@ class PrivateDevice(PrototypeDevice):
 
     def masked_upload(self, work: Work, numbers: np.ndarray, **changes) -> bytes:
         class_ids = tuple(info.class_id for info in work.classes)
-        said = {"round_id": work.round_id, "device_id": self.device_id, "features": SETTINGS.digest}
+        said = {"round_id": work.round_id, "device_id": self.device_id, "features": self.settings.digest}
         said |= {"public_set": work.public_set, "classes": class_ids, "known": class_ids, "clips": 0}
         return pack({"masked": numbers}, asdict(Update(**(said | changes))))
 

@@ -11,6 +11,7 @@ from aggregator_server.rounds.devices.private_answers import take_answer
 from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.schemas import PrivateRequest
 from fleet_protocol.messages.private_rounds import EncryptedShares, RevealedShares, RoundKeys
+from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.messages.rest import Receipt, Work, parse
 from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
 from tests.support.aggregator_process import Fleet
@@ -27,11 +28,11 @@ def private_devices(count: int, first: int = 1) -> list[PrivateDevice]:
 
 
 class PrivateCoreFleet(CoreFleet):
-    def __init__(self, folder: Path, devices: list[PrivateDevice]):
-        super().__init__(folder, devices, embedded_public_set(np.random.default_rng(7)))
+    def __init__(self, folder: Path, devices: list[PrivateDevice], public: PublicSet | None = None):
+        super().__init__(folder, devices, public or embedded_public_set(np.random.default_rng(7)))
 
-    def open_private(self, now: float = 100.0, groups: int = 8, **request) -> int:
-        return self.open(now, "prototypes", private=PrivateRequest(groups), **request)
+    def open_private(self, now: float = 100.0, strategy: str = "prototypes", groups: int = 8, **request) -> int:
+        return self.open(now, strategy, private=PrivateRequest(groups), **request)
 
     def answer(self, device: PrivateDevice, now: float = 101.0) -> Work | None:
         """Have a device do its work; return that."""

@@ -22,6 +22,7 @@ from fleet_protocol.methods.adaptive_training import label_entropy
 from fleet_protocol.methods.setting import Value
 from fleet_protocol.numbers.arrays import Floats, Ints
 from fleet_protocol.numbers.tensors import Arrays
+from fleet_protocol.secure_sums.masking import Words
 
 
 def require_clips(work: Work, clips: Clips, label_map: LabelMap) -> None:
@@ -127,6 +128,13 @@ class ClientUpdate:
 
     def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:
         """Train on the round's clips; return the upload."""
+        raise NotImplementedError
+
+    def to_sum(self, clips: Clips, arrays: Arrays) -> Words:
+        """Return what the device adds to its group's sum in a private round, uint32, in place of its upload.
+
+        ``clips``, ``arrays``: what :meth:`contribute` got and returned.
+        """
         raise NotImplementedError
 
     def apply_result(self, adopt: Container[str]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 Contribute: send the mean embedding of each label's clips, of a long word also of what comes before, and of what the
 owner said is not the label. Learn: take up classes, and fit the head as teaching does, with the fleet's prototypes
-beside the device's own clips. In a private round the means travel masked (``private_prototypes.py``).
+beside the device's own clips. In a private round the means travel masked (``masked_upload.py``).
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ import numpy as np
 from edge_client.clips.folders import SOUND
 from edge_client.config import Config
 from edge_client.errors import ModelError, RecordingError
-from edge_client.fleet.private_rounds import PrivateRounds
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, to_report
 from edge_client.learning.negative_prototypes import denied_groups
 from edge_client.learning.rounds.client_update import RoundContext, build_update
 from edge_client.learning.rounds.clips import held_out_metrics
 from edge_client.learning.rounds.kept_model import adoptable, after_round, choose_of
-from edge_client.learning.rounds.private_prototypes import masked_upload
+from edge_client.learning.rounds.masked_upload import put_masked
 from edge_client.learning.teaching.heard import Before, Embedder
 from edge_client.learning.teaching.job import go_over
 from edge_client.learning.teaching.material import kind_of
@@ -39,6 +38,7 @@ from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
 from fleet_protocol.numbers.joint_statistics import JointStatistics
 from fleet_protocol.numbers.tensors import Arrays, pack
 from fleet_protocol.numbers.word_order import WordOrder
+from fleet_protocol.secure_sums.class_sums import SumLayout
 
 
 class PrototypeExchange:
@@ -169,19 +169,16 @@ class PrototypeRound:
                 f"round {self.work.round_id}: no readable clips in {self._config.clips_folder}; record or import some"
             )
         device, own_id = self._config.device, self._state.identity.load().device_id
-        path = self._state.outbox.update_path(self.work.round_id)
         if self.work.plan.private is not None:
-            table = self._exchange.of_classes(heard.takes, heard.before)
-            data = masked_upload(self._state, self.work, self._settings, table)
+            layout = SumLayout.of(self.work.plan, len(self.work.classes), self._settings.shape)
+            numbers = layout.own(self._exchange.of_classes(heard.takes, heard.before))
+            put_masked(self._state, self.work, self._settings, numbers)
         else:
             rejected = heard.rejected if device.share_corrections else {}
             update, arrays = self._exchange.contribute(
                 heard.takes, own_id, share_names=device.share_names, rejected=rejected, before=heard.before
             )
-            data = pack(arrays, to_json(update))
-        self._state.outbox.put(path, data)
-        if self.work.plan.private is not None:
-            PrivateRounds(self._state).note_upload(data)
+            self._state.outbox.put(self._state.outbox.update_path(self.work.round_id), pack(arrays, to_json(update)))
         label_map, before = self._exchange.label_map, self._saved.progress
         unheard = (*before.unheard, *label_map.new_since(before.label_map))
         progress = dataclasses.replace(before, label_map=label_map, contributed=self.work.round_id, unheard=unheard)

@@ -22,6 +22,8 @@ from fleet_protocol.errors import ProtocolError
 from fleet_protocol.messages.rest import Update, Work
 from fleet_protocol.numbers.arrays import Floats
 from fleet_protocol.numbers.tensors import Arrays
+from fleet_protocol.secure_sums.masking import Words
+from fleet_protocol.secure_sums.model_sums import ScoreLayout
 
 
 class ScoreSharing(ClientUpdate):
@@ -55,6 +57,20 @@ class ScoreSharing(ClientUpdate):
         measured = percent({"local_accuracy": self._public_accuracy(own, columns)})
         update.metrics.update(measured | {"classes": float(len(slots)), "training_loss": loss})
         return update, {"scores": own} | arrays
+
+    def to_sum(self, clips: Clips, arrays: Arrays) -> Words:
+        """Return the alpha-update of the device's classes and beta, which the device works out itself here.
+
+        alpha = |D_m| / |D_0|, at most 1; beta: accuracy of the alpha-updated scores, less that of guessing if so set.
+        """
+        _, columns = self._owned()
+        public = self.context.public_set
+        own = arrays["scores"] * np.float32(min(1.0, len(clips.slots) / len(public.labels)))
+        consensus = np.zeros_like(own) if self.context.consensus is None else self.context.consensus[:, columns]
+        right = self._public_accuracy(consensus + own, columns)
+        chance = 1 / len(columns) if self.work.plan.aggregation.settings["above_chance"] else 0.0
+        beta = 0.0 if math.isnan(right) else right - chance
+        return ScoreLayout.of(self.work.plan, len(public.classes), len(public.labels)).own(columns, beta, own)
 
     def apply_result(self, adopt: Container[str]) -> dict[str, float]:
         """Link what was recognised, adopt what others discovered, and learn the public set; return accuracies in %."""

@@ -10,6 +10,7 @@ from edge_client.learning.personalisation import PersonalTask, personalisations
 from edge_client.learning.rounds.client_update import ClientUpdate, RoundContext, StartUpdate
 from edge_client.learning.rounds.clips import held_out_metrics, own_clips, public_clips, to_evaluate_on, to_train_on
 from edge_client.learning.rounds.kept_model import adoptable, choose, result_of
+from edge_client.learning.rounds.masked_upload import put_masked
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
@@ -39,9 +40,14 @@ class TrainingRound:
         config, state, before, client = self._config, self._state, self._saved.progress, self._update(self._work)
         source = own_clips(config, client)
         client.take_labels(source.labels())
-        update, arrays = client.contribute(to_train_on(config, client, source), config.device.share_names)
-        update.metrics.update(held_out_metrics(config, client))
-        state.outbox.put(state.outbox.update_path(client.work.round_id), pack(arrays, to_json(update)))
+        clips = to_train_on(config, client, source)
+        update, arrays = client.contribute(clips, config.device.share_names)
+        if client.work.plan.private is not None:
+            settings = client.model.manifest.feature_settings
+            put_masked(state, client.work, settings, client.to_sum(clips, arrays))
+        else:
+            update.metrics.update(held_out_metrics(config, client))
+            state.outbox.put(state.outbox.update_path(client.work.round_id), pack(arrays, to_json(update)))
         progress = dataclasses.replace(before, label_map=client.label_map, contributed=client.work.round_id)
         trained = client.model.get_weights()
         if before.learned or before.taught or before.background_trained:

@@ -23,6 +23,8 @@ from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.messages.rest import ClassInfo, Update, Work
 from fleet_protocol.numbers.tensors import Arrays
+from fleet_protocol.secure_sums.masking import Words
+from fleet_protocol.secure_sums.model_sums import WeightLayout
 
 
 class WeightSharing(ClientUpdate):
@@ -97,6 +99,14 @@ class WeightSharing(ClientUpdate):
         update, described = self.described(clips, new, of_fleet, share_names)
         update.metrics.update(percent(metrics) | {"classes": float(len(self._class_ids)), "training_loss": loss})
         return update, {f"weights/{name}": array for name, array in trained.items()} | described
+
+    def to_sum(self, _clips: Clips, arrays: Arrays) -> Words:
+        """Return how far the weights moved; columns of the head for the device's new sounds did not, for the fleet."""
+        before = self.bundle.weights
+        trained = {name: arrays[f"weights/{name}"].copy() for name in before}
+        for name in self.bundle.manifest.head.weights:
+            trained[name][..., len(self._class_ids) :] = before[name][..., len(self._class_ids) :]
+        return WeightLayout.of(self.work.plan, self.bundle.manifest.weight_shapes).own(trained, before)
 
     def apply_result(self, adopt: Container[str]) -> dict[str, float]:
         """Link what was recognised, adopt classes, take the shared model over; labels that are no class keep theirs."""

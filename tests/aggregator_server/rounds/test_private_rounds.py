@@ -159,7 +159,6 @@ def test_a_group_that_loses_too_many_is_left_out_and_the_others_go_on(fleet_of):
         ({"private": PrivateRequest(3)}, "have 4 to 128 devices, not 3"),
         ({"private": PrivateRequest(129)}, "have 4 to 128 devices, not 129"),
         ({"private": PrivateRequest(32)}, "needs 16 devices .* and 9 were found"),
-        ({"strategy": "zero_shot"}, "'zero_shot' needs each device's upload; a private round can be of: prototypes"),
         ({"personalisation": Choice("local")}, "has personalisation 'none', not 'local'"),
         ({"aggregation": {"corrections": True}}, "cannot have corrections = True"),
         ({"aggregation": {"vote_cap": 10_000}, "private": PrivateRequest(128)}, "ask for smaller groups"),

@@ -1,28 +1,24 @@
-"""The upload of a private round of prototypes: a table of all classes of the fleet, under masks."""
+"""The upload of a private round: numbers that the server sums over a group, under masks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 from edge_client.fleet.private_rounds import PrivateRounds
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.messages.rest import Update, Work, to_json
-from fleet_protocol.numbers.arrays import Floats
 from fleet_protocol.numbers.tensors import pack
-from fleet_protocol.secure_sums.class_sums import MASKED, SumLayout
+from fleet_protocol.secure_sums.class_sums import MASKED
 from fleet_protocol.secure_sums.masking import Words
 
 
-def masked_upload(
-    state: DeviceState, work: Work, settings: FeatureSettings, table: Mapping[int, tuple[Sequence[Floats], int, float]]
-) -> bytes:
-    """Return the upload: the one that waits in the outbox if it was made before.
+def put_masked(state: DeviceState, work: Work, settings: FeatureSettings, numbers: Words) -> None:
+    """Put the upload into the outbox, where it stays as it is if it was made before.
 
-    ``table``: ``SumLayout.own``. Raises SecureSumError if the plan cannot be summed, WorkError if the upload was made
-    before and is gone.
+    ``numbers``: what the device adds, uint32 [length of the round's layout]. Raises SecureSumError if the device has
+    not agreed on masks, WorkError if the upload was made before and is gone.
     """
-    numbers = SumLayout.of(work.plan, len(work.classes), settings.shape).own(table)
     # What a plain upload tells of labels, clips and new sounds is left empty: only sums are told.
     classes = tuple(info.class_id for info in work.classes)
     update = Update(
@@ -38,5 +34,7 @@ def masked_upload(
     def make(mask: Callable[[Words], Words]) -> bytes:
         return pack({MASKED: mask(numbers)}, to_json(update))
 
-    present = state.outbox.read(state.outbox.update_path(work.round_id))
-    return PrivateRounds(state).upload(work.round_id, present, make)
+    path, rounds = state.outbox.update_path(work.round_id), PrivateRounds(state)
+    data = rounds.upload(work.round_id, state.outbox.read(path), make)
+    state.outbox.put(path, data)
+    rounds.note_upload(data)
