@@ -20,7 +20,7 @@ def add(commands: Commands) -> None:
 def _clear(options: argparse.Namespace) -> int:
     from edge_client.config import load_config
     from edge_client.errors import ConfigError, StateError
-    from edge_client.events.mqtt_clear import clear
+    from edge_client.events.mqtt_clear import clear, clear_home
     from edge_client.storage.device_state import DeviceState
 
     config = load_config(options.config)
@@ -35,5 +35,7 @@ def _clear(options: argparse.Namespace) -> int:
         raise StateError("the daemon runs, and would announce the device again; stop it first")
     confirm(f"remove the device {device} from {config.mqtt.host} and Home Assistant", yes=options.yes)
     removed = clear(config.mqtt, device)
+    if config.home is not None:
+        clear_home(config.mqtt, config.home.name, device)
     line = f"{len(removed)} messages were removed" if removed else "the broker keeps nothing of this device"
     return report({"removed": removed}, [line], json=options.json)

@@ -8,11 +8,11 @@ import pytest
 from tests.support.checkout import ROOT
 
 PACKAGES = ("aggregator_server", "edge_client", "fleet_protocol", "fleet_simulator", "model_export")
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "studies").glob("*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LONGEST = 120
 # Pages of formulas, figures, and of what crosses the wire; all others keep to short sentences.
 DENSE = {"methods", "pretraining", "privacy", "private-rounds", "protocol", "results", "security", "CHANGELOG"}
-READ_FIRST = [path for path in DOCUMENTS if path.stem not in DENSE and path.parent.name != "studies"]
+READ_FIRST = [path for path in DOCUMENTS if path.stem not in DENSE and path.parent.name not in ("models", "studies")]
 MOST_WORDS = 30  # of a sentence there
 
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

@@ -5,6 +5,7 @@ import json
 from edge_client.events import Health
 from edge_client.events.mqtt import MqttSink
 from tests.edge_client.events.test_home_assistant import retained
+from tests.edge_client.home.test_line import Ear
 from tests.support.desk import free_port
 from tests.support.mqtt_broker import DEVICE, Broker, Reader, event, needs_broker
 
@@ -37,6 +38,23 @@ def test_nothing_is_left_of_a_device_that_was_removed_and_all_of_others(edge, st
     assert not [topic for topic in left if own in topic]
     assert "keeps nothing" in edge("mqtt", "clear", "--yes")
     edge("mqtt", "clear", "--yes", "--device", OTHER)
+    assert retained(broker, lambda _: True) == {"lamp/state": "on"}
+
+
+@needs_broker
+def test_a_home_goes_with_its_last_device(edge, start):
+    broker = start(Broker, edge.folder)
+    add_broker(edge, broker.port)
+    edge.config.write_text(f'{edge.config.read_text()}[home]\nname = "villa"\n')
+    start(Reader, broker).client.publish("lamp/state", "on", qos=1, retain=True).wait_for_publish(180)
+    document = "homeassistant/event/auricle_home_villa/heard/config"
+    ear = start(Ear, broker, "attic")
+    before = retained(broker, lambda found: document in found)
+    edge("mqtt", "clear", "--yes")
+    assert document in retained(broker, lambda _: True)  # the attic's still
+    ear.close()
+    retained(broker, lambda found: len(found) < len(before))
+    edge("mqtt", "clear", "--yes")
     assert retained(broker, lambda _: True) == {"lamp/state": "on"}
 
 
