@@ -246,6 +246,9 @@ class PrivateRequest:
 
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
     groups: Annotated[int, Doc("Devices of a group, at least: of each group the server learns the sum alone")] = 16
+    epsilon: Annotated[
+        float | None, Doc("What the round may tell of a device, at delta 1e-5, by noise in the sums; None: no noise")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -384,6 +387,7 @@ class PrivateInfo:
     """How a private round stands."""
 
     group_size: Annotated[int, Doc("Devices of a group, at least, where there are so many")]
+    epsilon: Annotated[float | None, Doc("What it can tell of a device, at delta 1e-5; None: it has no noise")]
     stage: Annotated[PrivateStage | None, Doc("Stage that it is in; None: it is over")]
     ends_at: Annotated[datetime | None, Doc("When the stage ends at the latest")]
     answered: Annotated[int, Doc("Devices that have answered in the stage")]

@@ -64,6 +64,8 @@ def _add_plan(start: argparse.ArgumentParser) -> None:
     start.add_argument("--seed", type=int, metavar="N", help="of everything random (0)")
     said = "devices hide their numbers in sums of groups of so many at least (16), which alone the server learns"
     start.add_argument("--private", type=int, nargs="?", const=16, metavar="SIZE", help=said)
+    said = "in a private round: what it may tell of a device, by noise in the sums (no noise)"
+    start.add_argument("--epsilon", type=float, metavar="NUMBER", help=said)
     start.add_argument("--new-classes", type=int, metavar="N", help="how many new sounds there are, if known")
 
 
@@ -124,9 +126,17 @@ def _plan_of(options: argparse.Namespace) -> dict[str, Any]:
         "quorum": options.quorum,
         "seed": options.seed,
         "new_classes": options.new_classes,
-        "private": None if options.private is None else {"groups": options.private},
+        "private": _private_of(options),
     } | {part: getattr(options, part) for part in _PART_HELP}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _private_of(options: argparse.Namespace) -> dict[str, Any] | None:
+    if options.private is None:
+        if options.epsilon is not None:
+            raise AggregatorError("--epsilon is of a private round: give --private, too")
+        return None
+    return {"groups": options.private} | ({} if options.epsilon is None else {"epsilon": options.epsilon})
 
 
 def _watch(options: argparse.Namespace) -> int:

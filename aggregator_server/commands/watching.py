@@ -136,6 +136,8 @@ def _title(detail: _Detail) -> str:
     is_open = summary["state"] == _OPEN and summary["deadline_at"] is not None
     until = f", until {text_of(summary['deadline_at'])} UTC" if is_open else ""
     how = "" if private is None else f", private in groups of {private['group_size']}"
+    if private is not None and private["epsilon"] is not None:
+        how += f" (epsilon {private['epsilon']:.3g})"
     devices = f"{summary['selected']} devices{how}"
     return f"round {summary['round_id']}: {summary['strategy']}, {devices}, {state_of(summary)}{until}"
 

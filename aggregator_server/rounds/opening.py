@@ -35,9 +35,13 @@ from aggregator_server.store.tables import IS_ACTIVE, OPEN, DeviceRow, Participa
 from aggregator_server.strategies.registry import FleetKind, recommended
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
+from fleet_protocol.bundle.feature_settings import FeatureSettings
+from fleet_protocol.bundle.shipped_statistics import shipped_manifest
 from fleet_protocol.messages.private_rounds import PrivatePlan
 from fleet_protocol.messages.rest import RoundPlan
 from fleet_protocol.methods.personalisations import personalisations
+from fleet_protocol.secure_sums.bounded_sums import drowns
+from fleet_protocol.secure_sums.privacy_budget import epsilon_of, spent_by
 from fleet_protocol.secure_sums.roster import smallest_group
 
 _NAMED = 50  # devices that a round leaves out
@@ -75,6 +79,7 @@ def _insert_round(
     follows, index = (None, None) if group is None else (group.follows, group.index)
     start = starting_point(session, group) if how.shares_model else (None, None, kept_state(session, how.name))
     version, weights, state = start
+    plan = _with_statistics(plan, public_set.settings)
     local = how.prepare(plan.local, _statistics(session), len(all_classes(session)))
     plan, newest = replace(plan, local=local), newest_done(session)
     row = RoundRow(
@@ -141,6 +146,7 @@ def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> t
     selected = select(candidates, plan.selection, read_history(session, row.strategy), (plan.seed, row.round_id))
     if plan.private is not None:
         _require_group(session, plan.private, len(selected), len(candidates.device_ids))
+        _require_above_noise(plan.private, len(selected))
     if not selected:
         raise errors.RefusedError("no_devices", _why_nobody(session, plan, any_may=bool(len(candidates.device_ids))))
     away = ~are_there(candidates, plan.selection)
@@ -161,6 +167,33 @@ def _require_group(session: Session, private: PrivatePlan, selected: int, able: 
         f"a private round with groups of {private.group_size} needs {needed} devices that are there and can take part "
         f"in one, and {selected} were found{more}. Ask for smaller groups, or for a round that is not private",
     )
+
+
+def _require_above_noise(private: PrivatePlan, selected: int) -> None:
+    """Check that so many devices can be heard through the noise. Raises RefusedError: all of them could not."""
+    groups = max(1, selected // private.group_size)
+    if private.noise and drowns(private.noise, selected, groups):
+        epsilon = epsilon_of(spent_by(private.noise))
+        raise errors.RefusedError(
+            "invalid_plan",
+            f"with epsilon {epsilon:.3g} the noise hides even a sound that all of {selected} devices in {groups} "
+            f"group{'' if groups == 1 else 's'} have. Ask for a larger epsilon, for larger groups, or for more devices",
+        )
+
+
+def _with_statistics(plan: RoundPlan, settings: FeatureSettings) -> RoundPlan:
+    """Return the plan of a round with noise with what whitens embeddings. Raises RefusedError: nobody knows that."""
+    if plan.private is None or not plan.private.noise:
+        return plan
+    manifest = shipped_manifest(settings.digest)
+    if manifest is None:
+        raise errors.RefusedError(
+            "invalid_plan",
+            "a private round with noise needs the statistics of the front end's pretraining, and none that comes with "
+            f"Auricle has the public set's features {settings.describe()}; leave epsilon out, or use a public set of "
+            "features such as words",
+        )
+    return replace(plan, private=replace(plan.private, statistics=manifest.statistics_digest))
 
 
 def _of_group(session: Session, plan: RoundPlan, group: Group, now: float) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """From a request to a round's plan, with every setting filled in."""
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 
 from aggregator_server.errors import RefusedError
@@ -14,7 +15,9 @@ from fleet_protocol.messages.private_rounds import PrivatePlan
 from fleet_protocol.messages.rest import Choice, RoundPlan, parse
 from fleet_protocol.methods.personalisations import personalisations
 from fleet_protocol.methods.setting import Value
+from fleet_protocol.secure_sums.privacy_budget import noise_for
 
+_LEAST_EPSILON, _MOST_EPSILON = 0.1, 100.0
 _MAX_DEADLINE_S = 30 * 86_400.0
 
 
@@ -43,7 +46,7 @@ def make_plan(request: RoundRequest, chosen: Strategy | None = None) -> RoundPla
         private = None if request.private is None else _private(request, chosen, personalisation)
         plan = RoundPlan(
             local=complete("local", Choice(chosen.local, request.settings)),
-            aggregation=_aggregation(chosen, request.aggregation, is_private=private is not None),
+            aggregation=_aggregation(chosen, request.aggregation, private),
             selection=complete("selection", _choice(request.selection or {}, chosen.selection)),
             deadline_s=float(request.deadline_s),
             quorum=float(request.quorum),
@@ -89,7 +92,7 @@ def _check_groups(personalisation: Choice, chosen: Strategy) -> None:
 def _private(request: RoundRequest, chosen: Strategy, personalisation: Choice) -> PrivatePlan:
     """Return how a round sums. Raises RefusedError: something of the request needs each device's own numbers."""
     assert request.private is not None
-    groups = request.private.groups
+    groups, epsilon = request.private.groups, request.private.epsilon
     if chosen.private is None:
         able = ", ".join(sorted(name for name, other in strategies().items() if other.private is not None))
         raise RefusedError(
@@ -107,7 +110,20 @@ def _private(request: RoundRequest, chosen: Strategy, personalisation: Choice) -
         )
     if request.new_classes is not None:
         raise RefusedError("invalid_plan", "a private round looks for no new sounds; leave new_classes out")
-    return PrivatePlan(groups)
+    if epsilon is None:
+        return PrivatePlan(groups)
+    if chosen.private.settings_with_noise is None:
+        raise RefusedError(
+            "invalid_plan",
+            f"what a device adds in a round of {chosen.name!r} has no bound for noise; leave epsilon out",
+        )
+    if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
+        raise RefusedError(
+            "invalid_plan",
+            f"epsilon is from {_LEAST_EPSILON} to {_MOST_EPSILON:g}, not {epsilon!r}: with less nothing is left of a "
+            "sum but noise, and more promises nothing",
+        )
+    return PrivatePlan(groups, noise_for(epsilon))
 
 
 def _choice(wanted: Choice | dict[str, Value], own: str) -> Choice:
@@ -118,7 +134,7 @@ def _choice(wanted: Choice | dict[str, Value], own: str) -> Choice:
     return Choice(str(wanted["name"])) if list(wanted) == ["name"] else Choice(own, wanted)
 
 
-def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value], *, is_private: bool) -> Choice:
+def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value], private: PrivatePlan | None) -> Choice:
     """Return the plan's aggregation part: the rule that was named, else the strategy's own with these settings."""
     wanted = _choice(wanted, chosen.aggregation)
     if wanted.name not in chosen.aggregations:
@@ -128,7 +144,9 @@ def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value], *, is_priv
         )
     known = known_settings("aggregation")[wanted.name]
     own = {name: value for name, value in chosen.defaults.items() if name in known}
-    fixed = chosen.private.settings if is_private and chosen.private is not None else {}
+    fixed: Mapping[str, Value] = {}
+    if private is not None and chosen.private is not None:
+        fixed = (chosen.private.settings_with_noise or {}) if private.noise else chosen.private.settings
     for name, value in fixed.items():
         if wanted.settings.get(name, value) != value:
             raise RefusedError(

@@ -3,10 +3,14 @@
 A group counts like a device: the rule is the geometric median of the groups' means, weighted by their clips. Groups
 that stand out are dropped, and their members suspected (aggregation/group_screen.py). Votes of open rounds are neither
 used nor changed. A class that nobody in the round has keeps its prototype.
+
+In a round with noise the sums are of whitened directions. A class is there if the count over all groups stands out of
+the noise. A group's direction is divided by the groups' mean count, because its own is noisy, and the centre of the
+groups becomes an embedding again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +21,8 @@ from aggregator_server.aggregation.order_mean import alike, combine_order
 from aggregator_server.aggregation.prototype_mean import combine
 from aggregator_server.discovery.public_embedding import PublicEmbedding
 from aggregator_server.errors import AggregationError, MalformedUpdateError
+from aggregator_server.strategies.noisy_sums import heard, impossible
+from fleet_protocol.bundle.shipped_statistics import shipped_manifest
 from fleet_protocol.errors import PlanError, SecureSumError
 from fleet_protocol.limits import WORD_S
 from fleet_protocol.messages.public_set import PublicSet
@@ -26,17 +32,23 @@ from fleet_protocol.numbers.arrays import Array, Bools, Doubles, Floats
 from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes, Negatives
 from fleet_protocol.numbers.tensors import Arrays
 from fleet_protocol.numbers.word_order import WordOrder
+from fleet_protocol.secure_sums.bounded_sums import BoundedLayout, NoisySums, means_of
 from fleet_protocol.secure_sums.class_sums import MASKED, RANGE, ClassSums, SumLayout
-from fleet_protocol.secure_sums.roster import Roster, context_digest
+from fleet_protocol.secure_sums.roster import Roster, context_digest, threshold_of
 from fleet_protocol.secure_sums.unmasking import unmasked
 
 
 def check_plan(plan: RoundPlan) -> None:
     """Check that a round's sums can be written. Raises PlanError: they would be too large."""
     try:
-        SumLayout.of(plan, 1, (1,))
+        _layout_of(plan, 1, (1,))
     except SecureSumError as error:
         raise PlanError(f"{error}; ask for smaller groups, or for a smaller vote_cap") from error
+
+
+def _layout_of(plan: RoundPlan, classes: int, shape: tuple[int, ...]) -> SumLayout | BoundedLayout:
+    kind = BoundedLayout if plan.private is not None and plan.private.noise else SumLayout
+    return kind.of(plan, classes, shape)
 
 
 def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
@@ -47,7 +59,7 @@ def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
     said = {name: getattr(update, name) for name in ("reports", "negatives", "metrics", "clips", "label_entropy")}
     if more := [name for name, value in said.items() if value]:
         raise MalformedUpdateError(f"a private upload says nothing of a device but its masked numbers, not {more[0]!r}")
-    length = SumLayout.of(terms.plan, len(terms.class_ids), terms.settings.shape).length
+    length = _layout_of(terms.plan, len(terms.class_ids), terms.settings.shape).length
     found = {name: (array.dtype, array.shape) for name, array in arrays.items()}
     if found != {MASKED: (np.dtype(np.uint32), (length,))}:
         shown = ", ".join(f"{name}: {dtype} {list(shape)}" for name, (dtype, shape) in sorted(found.items())[:8])
@@ -75,7 +87,7 @@ class _Sum:
     """The sum of a group, or why there is none; ``suspects``: devices whose fault that is."""
 
     group: PrivateGroup
-    table: ClassSums | None
+    table: ClassSums | NoisySums | None
     outcome: str
     suspects: tuple[str, ...] = ()
 
@@ -85,19 +97,22 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
 
     Raises AggregationError: no group's sum can be read.
     """
-    layout = SumLayout.of(inputs.plan, len(inputs.public_set.classes), inputs.public_set.settings.shape)
+    layout = _layout_of(inputs.plan, len(inputs.public_set.classes), inputs.public_set.settings.shape)
     sums = [_sum_of(inputs, layout, group) for group in inputs.private or ()]
-    tables = [one.table for one in sums if one.table is not None]
+    tables = _tables(layout, sums)
     if not tables:
         reasons = "; ".join(f"group {one.group.index + 1}: {one.outcome}" for one in sums[:8])
         raise AggregationError(f"no group's sum can be read ({reasons})")
-    space = PublicEmbedding(inputs.public_set)
+    space = None if isinstance(layout, BoundedLayout) else PublicEmbedding(inputs.public_set)
     settings = inputs.plan.aggregation.settings | {"vote_cap": float("inf")}  # each device's was capped by itself
     distances = np.stack([_distances(tables, column, space, settings) for column in range(layout.classes)], axis=1)
     compared = ratios(distances)
     out = stand_out(compared)
     combined = _combined([table for table, is_out in zip(tables, out, strict=True) if not is_out], space, settings)
-    found = _with_former(inputs, combined, layout, inputs.plan.aggregation.settings)
+    if space is None:
+        combined = _as_embeddings(inputs, combined)
+    has_order = isinstance(layout, SumLayout) and layout.windows > 0
+    found = _with_former(inputs, combined, has_order=has_order, settings=inputs.plan.aggregation.settings)
     return RoundResult(
         public_set=inputs.public_set,
         consensus=inputs.consensus if inputs.has_consensus else None,
@@ -108,7 +123,18 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
     )
 
 
-def _sum_of(inputs: RoundInputs, layout: SumLayout, group: PrivateGroup) -> _Sum:
+def _tables(layout: SumLayout | BoundedLayout, sums: Sequence[_Sum]) -> list[ClassSums]:
+    if isinstance(layout, SumLayout):
+        return [one.table for one in sums if isinstance(one.table, ClassSums)]
+    noisy = [(one.table, _deviation(layout, one.group)) for one in sums if isinstance(one.table, NoisySums)]
+    return heard([table for table, _ in noisy], [deviation for _, deviation in noisy]) if noisy else []
+
+
+def _deviation(layout: BoundedLayout, group: PrivateGroup) -> float:
+    return layout.deviation_of(len(group.uploaded), threshold_of(len(group.members)))
+
+
+def _sum_of(inputs: RoundInputs, layout: SumLayout | BoundedLayout, group: PrivateGroup) -> _Sum:
     if group.dropped is not None:
         return _Sum(group, None, group.dropped)
     known = {c.update.device_id: c for c in inputs.contributions}
@@ -124,8 +150,14 @@ def _sum_of(inputs: RoundInputs, layout: SumLayout, group: PrivateGroup) -> _Sum
         words = unmasked(roster, group.taking_part, uploads, group.commitments, group.revealed)
     except SecureSumError as error:
         return _Sum(group, None, str(error), tuple(filter(None, [getattr(error, "device_id", None)])))
-    table = layout.read(words)
-    if (why := _impossible(table, len(group.uploaded), layout)) is not None:
+    table: ClassSums | NoisySums
+    if isinstance(layout, BoundedLayout):
+        table = layout.read(words)
+        why = impossible(table, len(group.uploaded), _deviation(layout, group))
+    else:
+        table = layout.read(words)
+        why = _impossible(table, len(group.uploaded), layout)
+    if why is not None:
         return _Sum(group, None, why, group.uploaded)
     return _Sum(group, table, f"{len(group.uploaded)} of {len(group.members)} devices")
 
@@ -157,15 +189,21 @@ def _points(tables: Sequence[ClassSums], column: int) -> tuple[Bools, Doubles, D
 
 
 def _distances(
-    tables: Sequence[ClassSums], column: int, space: PublicEmbedding, settings: Mapping[str, Value]
+    tables: Sequence[ClassSums], column: int, space: PublicEmbedding | None, settings: Mapping[str, Value]
 ) -> Doubles:
     """Return how far groups' means of a class lie from their centre, float64 [groups]; NaN where one has none."""
     has, points, weights = _points(tables, column)
     result = np.full(len(tables), np.nan)
     if has.any():
-        centre = combine(points, weights, space.whitening, settings)
-        result[has] = np.sqrt(weights) * np.linalg.norm((points - centre) @ space.whitening, axis=1)
+        whitening = _whitening(space, points)
+        centre = combine(points, weights, whitening, settings)
+        result[has] = np.sqrt(weights) * np.linalg.norm((points - centre) @ whitening, axis=1)
     return result
+
+
+def _whitening(space: PublicEmbedding | None, points: Doubles) -> Doubles:
+    """Return what makes points scatter alike; directions do already."""
+    return np.eye(points.shape[1]) if space is None else space.whitening
 
 
 @dataclass(frozen=True)
@@ -178,7 +216,7 @@ class _Combined:
 
 
 def _combined(
-    tables: Sequence[ClassSums], space: PublicEmbedding, settings: Mapping[str, Value]
+    tables: Sequence[ClassSums], space: PublicEmbedding | None, settings: Mapping[str, Value]
 ) -> dict[int, _Combined]:
     """Return the prototypes of the classes that a group has, by column."""
     found: dict[int, _Combined] = {}
@@ -186,17 +224,33 @@ def _combined(
         has, points, weights = _points(tables, column)
         if not has.any():
             continue
-        mean = combine(points, weights, space.whitening, settings)
+        whitening = _whitening(space, points)
+        mean = combine(points, weights, whitening, settings)
+        if space is None:  # only the newest window travels in a round with noise
+            found[column] = _Combined(mean, int(has.sum()), (np.zeros((0, 1, points.shape[1]), np.float32), 0.0))
+            continue
         words = [_order_of(table, column) for table, one_has in zip(tables, has, strict=True) if one_has]
         order = combine_order(
             WordOrder.of(words, (1, points.shape[1])),
             weights,
-            space.whitening,
+            whitening,
             settings,
             lambda sent: alike(space.directions(sent)),
         )
         found[column] = _Combined(mean, int(has.sum()), order)
     return found
+
+
+def _as_embeddings(inputs: RoundInputs, combined: Mapping[int, _Combined]) -> dict[int, _Combined]:
+    """Return prototypes of directions. Raises AggregationError: the front end's statistics are others by now."""
+    plan, manifest = inputs.plan.private, shipped_manifest(inputs.public_set.settings.digest)
+    statistics = None if manifest is None else manifest.embedding_statistics
+    if plan is None or manifest is None or statistics is None or manifest.statistics_digest != plan.statistics:
+        raise AggregationError("this server has not the front end's statistics by which the round's devices whitened")
+    return {
+        column: replace(one, mean=means_of(statistics, one.mean[None])[0].astype(np.float64))
+        for column, one in combined.items()
+    }
 
 
 def _order_of(table: ClassSums, column: int) -> tuple[Floats, float]:
@@ -215,7 +269,7 @@ def _order_of(table: ClassSums, column: int) -> tuple[Floats, float]:
 
 
 def _with_former(
-    inputs: RoundInputs, combined: Mapping[int, _Combined], layout: SumLayout, settings: Mapping[str, Value]
+    inputs: RoundInputs, combined: Mapping[int, _Combined], *, has_order: bool, settings: Mapping[str, Value]
 ) -> FleetPrototypes:
     """Return the fleet's prototypes: the round's, and the former ones of classes that no group has."""
     public_set, former, shape = inputs.public_set, inputs.prototypes, inputs.public_set.settings.shape
@@ -245,7 +299,7 @@ def _with_former(
         devices=np.array(counts, np.int64),
         provisional=tuple(provisional),
         negatives=None if former is None else _negatives(former, ids),
-        order=WordOrder.of(orders, shape) if layout.windows else None,
+        order=WordOrder.of(orders, shape) if has_order else None,
     )
 
 

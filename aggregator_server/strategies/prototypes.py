@@ -234,6 +234,7 @@ STRATEGY = Strategy(
         check=private_prototypes.check,
         aggregate=private_prototypes.aggregate,
         settings={"corrections": False},
+        settings_with_noise={"corrections": False, "order": False},
     ),
     about="Every device sends the mean embedding of each of its sounds. What one device was taught, all know after the "
     "round. No network is trained.",

@@ -48,12 +48,14 @@ class PrivateWay:
         check: Refuses a masked upload that does not fit (MalformedUpdateError).
         aggregate: Combines the sums of a round's groups. Pure: an interrupted round is computed again.
         settings: Settings of the aggregation that have one value there.
+        settings_with_noise: Those of a round with noise; None: it can have none.
     """
 
     check_plan: Callable[[RoundPlan], None]
     check: Callable[[UploadTerms, Update, Arrays], None]
     aggregate: Callable[[RoundInputs], RoundResult]
     settings: Mapping[str, Value] = field(default_factory=dict)
+    settings_with_noise: Mapping[str, Value] | None = None
 
 
 WEIGHTS_IN_SUMS = PrivateWay(

@@ -168,6 +168,8 @@ def _lines(status: dict[str, Any]) -> list[str]:
     for name, found in list(status.get("inputs", {}).items())[1:]:
         figures = ", ".join(f"{key} {_value(value)}" for key, value in (found or {}).items())
         lines.append(f"{name:9s} {figures or 'gives no sound yet'}")
+    if (told := status.get("privacy")) is not None:
+        lines.append(f"privacy   {told['words']}")
     if (room := status.get("room")) is not None:
         from edge_client.detection.observed_rates import rate_lines
 

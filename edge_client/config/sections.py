@@ -343,6 +343,11 @@ class PrivacyConfig:
     """``[privacy]``: what the device sends its fleet."""
 
     only_sums: bool = False
+    epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.epsilon is not None:
+            require(0.1 <= self.epsilon <= 100, "epsilon", self.epsilon, "must be from 0.1 to 100, or left out")
 
 
 @dataclass(frozen=True)

@@ -379,6 +379,12 @@ class Daemon:
             found.update({label: choices.of(label).words for label in sorted(choices.off(time.time()))})
         return found
 
+    def _told(self) -> dict[str, Any] | None:
+        """Return what its rounds can have told of the device; None where that is nothing, or cannot be read."""
+        with self._tried("read what its rounds have told"):
+            return self._state.privacy.load().told(self._config.privacy.epsilon)
+        return None
+
     def _since(self) -> float:
         """Return when the daemon started, s since 1970, as the clock has it by now, which may have been set since."""
         found = time.time() - (time.monotonic() - self._started)
@@ -407,6 +413,7 @@ class Daemon:
             "sensitivity": together([loop.hearings.to_json() for loop in self._listening.values() if loop]),
             "room": rates.status(self._config.detector.false_accepts_per_hour) if (rates := self._rates) else None,
             "server": self._rounds.status if self._rounds else None,
+            "privacy": self._told(),
             "training": self._training.status,
             "teaching": self._teaching.status,
             "home": None if self._home is None else {"devices": self._home.devices},

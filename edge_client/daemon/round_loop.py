@@ -30,6 +30,7 @@ from fleet_protocol.ground.addresses import is_clear
 from fleet_protocol.ground.atomic_files import remove_durably
 from fleet_protocol.messages.private_rounds import EncryptedShares, RevealedShares, RoundKeys
 from fleet_protocol.messages.rest import Enrolment, Learned, Work, parse
+from fleet_protocol.numbers.tensors import digest
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ _HOPELESS = {"round_closed", "duplicate_update", "round_not_found", "not_selecte
 _OF_FORM = {400, 413, 415, 422}
 _DAMAGED_ON_THE_WAY = "digest_mismatch"
 # What a device that sends sums alone says of other rounds.
-_SUMS_ALONE = "its owner lets it take part in private rounds alone ([privacy] only_sums)"
+_SUMS_ALONE = "its owner lets it take part in private rounds alone ([privacy])"
 
 
 class RoundLoop:
@@ -69,7 +70,7 @@ class RoundLoop:
         # A round whose training failed here, or whose result was refused: trying it for ever would keep the device from
         # everything else.
         self._given_up: tuple[int, str] | None = None
-        self._private = PrivateRounds(state)
+        self._private = PrivateRounds(state, config.privacy.epsilon)
         self._last_enrolment: Enrolment | None = None
         self._heard_at = time.monotonic()
         self.status: dict[str, Any] = {"server": server.url, "enrolled": False, "reachable": None}
@@ -179,7 +180,8 @@ class RoundLoop:
     def _may_answer(self, work: Work) -> bool:
         """Answer a stage that needs no training; return whether there is more to do. What must not be is given up."""
         self._private.end_others(work)
-        if work.kind == "contribute" and work.plan.private is None and self._config.privacy.only_sums:
+        sums_alone = self._config.privacy.only_sums or self._config.privacy.epsilon is not None
+        if work.kind == "contribute" and work.plan.private is None and sums_alone:
             self._give_up(work, _SUMS_ALONE, f"round {work.round_id} is not private: the device sends nothing")
             return False
         try:
@@ -218,6 +220,7 @@ class RoundLoop:
     def _contribute(self, work: Work) -> None:
         path = self._state.outbox.update_path(work.round_id)
         data = self._result(path, work, self._progress().contributed)
+        self._state.privacy.count(digest(data), work.plan.private)
         try:
             self._client.upload(work.round_id, data, self._beat)
             log.info("round %d: uploaded", work.round_id)

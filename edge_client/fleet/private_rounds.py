@@ -19,22 +19,28 @@ from fleet_protocol.messages.private_rounds import EncryptedShares, PrivateWork,
 from fleet_protocol.messages.rest import RoundPlan, Work
 from fleet_protocol.methods.local_methods import local_methods
 from fleet_protocol.numbers.tensors import digest
+from fleet_protocol.secure_sums.bounded_sums import BoundedLayout
 from fleet_protocol.secure_sums.masking import Words
 from fleet_protocol.secure_sums.primitives import KEY_BYTES, is_available, signing_public_key
 from fleet_protocol.secure_sums.roster import Roster, context_digest, largest_group, smallest_group
 from fleet_protocol.secure_sums.round_secret import RoundSecret
 from fleet_protocol.secure_sums.signing import require_signed
 
+# Of the other strategies what a device adds has no bound.
+_WITH_NOISE = "prototypes"
+
 
 class PrivateRounds:
     """Answers as one device; every method raises SecureSumError where the server asks what it must not."""
 
-    def __init__(self, state: DeviceState) -> None:
-        self._state, self._store = state, state.private_rounds
+    def __init__(self, state: DeviceState, budget: float | None = None) -> None:
+        """Take a state folder, and the epsilon that all rounds together may come to, if there is a limit."""
+        self._state, self._store, self._budget = state, state.private_rounds, budget
 
     def keys(self, work: Work) -> RoundKeys:
         """Return the keys of a round; its secret is drawn when it is first asked for."""
-        _require_plan(work.plan)
+        _require_plan(work.plan, len(work.classes))
+        self._state.privacy.require_within(self._budget, work.plan.private)
         context = _context(work)
         note = self._store.load()
         if note is None or note.round_id < work.round_id:
@@ -72,17 +78,24 @@ class PrivateRounds:
         roster.require_part(told.taking_part, "take part")
         own, present = secret.device_id, set(told.taking_part)
         neighbours = present.intersection(roster.neighbours(own))
-        if own not in present or len(neighbours) + 1 < roster.threshold(own):
+        if own not in present or len(neighbours) + 1 < roster.threshold(own) or len(present) < roster.fewest:
             raise SecureSumError(f"round {work.round_id}: too few neighbours take part to hide this device among them")
         if set(told.shares) != neighbours:
             raise SecureSumError(f"round {work.round_id}: shares are of other devices than those that take part")
         self._store.save(dataclasses.replace(note, taking_part=told.taking_part, shares=told.shares))
 
-    def upload(self, round_id: int, present: bytes | None, make: Callable[[Callable[[Words], Words]], bytes]) -> bytes:
+    def upload(
+        self,
+        round_id: int,
+        present: bytes | None,
+        make: Callable[[Callable[[Words], Words]], bytes],
+        noise: Callable[[int, bytes], Words] | None = None,
+    ) -> bytes:
         """Return the bytes of the round's only upload; who calls puts them down, and notes them then.
 
-        ``present``: what waits in the outbox. ``make`` gets a function that masks the device's numbers. Raises
-        WorkError where it was made before and is gone: other numbers under the same masks would show the difference.
+        ``present``: what waits in the outbox. ``make`` gets a function that masks the device's numbers, with the
+        ``noise`` that the fewest devices of a sum and a key give (``BoundedLayout.noise``), if any. Raises WorkError
+        where it was made before and is gone: other numbers under the same masks would show the difference.
         """
         note = self._store.load()
         if note is None or note.round_id != round_id or not note.taking_part:
@@ -92,7 +105,13 @@ class PrivateRounds:
                 raise WorkError(f"round {round_id}: this device made its only upload before; it sits out this round")
             return present
         roster, secret = Roster(bytes.fromhex(note.context), note.members), self._secret(note)
-        return make(lambda numbers: secret.masked(roster, numbers, note.taking_part))
+
+        def mask(numbers: Words) -> Words:
+            if noise is not None:
+                numbers = numbers + noise(roster.fewest, secret.noise_key(roster))
+            return secret.masked(roster, numbers, note.taking_part)
+
+        return make(mask)
 
     def note_upload(self, data: bytes) -> None:
         """Note the upload that is in the outbox now."""
@@ -112,7 +131,8 @@ class PrivateRounds:
             raise SecureSumError(f"round {work.round_id}: the server said before that others had sent their numbers")
         roster.require_part(told.uploaded, "sent their numbers", within=note.taking_part)
         uploaded, holders = set(told.uploaded), roster.holders(own)
-        if own not in uploaded or len(uploaded.intersection(holders)) < roster.threshold(own):
+        few = len(uploaded.intersection(holders)) < roster.threshold(own) or len(uploaded) < roster.fewest
+        if own not in uploaded or few:
             raise SecureSumError(f"round {work.round_id}: the sum of too few devices shows what single ones have")
         held = secret.opened(roster, note.shares) | {own: secret.own_shares(roster)[own]}
         self._store.save(dataclasses.replace(note, uploaded=told.uploaded))
@@ -169,7 +189,7 @@ def _require_same_round(note: PrivateRoundNote, work: Work) -> None:
         raise SecureSumError(f"round {work.round_id}: this device has answered all that it answers in a round")
 
 
-def _require_plan(plan: RoundPlan) -> None:
+def _require_plan(plan: RoundPlan, classes: int) -> None:
     if not is_available():
         raise SecureSumError("this device lacks the package cryptography (pip install 'auricle[private]')")
     if plan.private is None or not LEAST_GROUP <= plan.private.group_size <= LARGEST_GROUP:
@@ -177,3 +197,7 @@ def _require_plan(plan: RoundPlan) -> None:
     able = [name for name, method in local_methods().items() if method.summed]
     if plan.local.name not in able or plan.personalisation.name != "none":
         raise SecureSumError(f"only rounds of {', '.join(able)}, without personalisation, can be private")
+    if plan.private.noise != 0:
+        if plan.local.name != _WITH_NOISE:
+            raise SecureSumError(f"only rounds of {_WITH_NOISE} can have noise, not those of {plan.local.name}")
+        BoundedLayout.of(plan, classes, (1,))  # or its noise is none that there is

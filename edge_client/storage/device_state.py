@@ -18,6 +18,8 @@ from edge_client.storage.identity import SIGNING_KEY, IdentityStore, MembershipS
 from edge_client.storage.locks import is_locked, take_lock
 from edge_client.storage.owner_acts import OwnerActs
 from edge_client.storage.owner_choices import OwnerChoices
+from edge_client.storage.privacy_ledger import FILE as PRIVACY
+from edge_client.storage.privacy_ledger import PrivacyLedger
 from edge_client.storage.private_rounds import PrivateRoundStore
 from edge_client.storage.saved_model import ModelStore
 from fleet_protocol.ground.atomic_files import leftovers, make_folder, remove_durably
@@ -25,10 +27,10 @@ from fleet_protocol.ground.atomic_files import leftovers, make_folder, remove_du
 log = logging.getLogger(__name__)
 _ADVICE = "advice"
 # Written twice, because the device could not get them again.
-KEPT_TWICE = ("identity.json", "membership.json", "model.safetensors", SIGNING_KEY)
+KEPT_TWICE = ("identity.json", "membership.json", "model.safetensors", SIGNING_KEY, PRIVACY)
 # The names of files that are being written (fleet_protocol.ground.atomic_files).
 _HALF_WRITTEN = re.compile(
-    r"\.((identity\.json|membership\.json|model\.safetensors|signing\.key)(\.copy)?|status\.json|page\.key"
+    r"\.((identity\.json|membership\.json|model\.safetensors|signing\.key|privacy\.json)(\.copy)?|status\.json|page\.key"
     r"|private_round\.json"
     r"|embeddings\.safetensors|room\.safetensors|update-.*|learned-.*|[0-9a-f]{64})"
     r"\.[0-9a-f]{8}"
@@ -88,6 +90,7 @@ class DeviceState:
         self.identity = IdentityStore(folder)
         self.membership = MembershipStore(folder)
         self.model = ModelStore(folder)
+        self.privacy = PrivacyLedger(folder)
         self.outbox = Outbox(folder / "outbox")
         self.blobs = BlobCache(folder / "blobs")
         self.unknown_folder = folder / "unknown"

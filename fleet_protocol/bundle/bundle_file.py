@@ -89,6 +89,11 @@ class Manifest:
         return unpack_statistics(self.statistics)
 
     @property
+    def statistics_digest(self) -> str:
+        """Digest of those words' statistics."""
+        return digest("".join(map(digest, self.statistics)).encode())
+
+    @property
     def slots(self) -> int:
         """Outputs of the head that can become classes."""
         return self.capacity - len(self.background)

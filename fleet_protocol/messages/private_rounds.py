@@ -19,6 +19,10 @@ class PrivatePlan:
     """How a private round sums."""
 
     group_size: Annotated[int, Doc("Devices of a group, about: the aggregator learns the sum of each group")]
+    noise: Annotated[
+        float, Doc("Standard deviation of the noise in a group's sum, in lengths of what a device adds; 0: no noise")
+    ] = 0.0
+    statistics: Annotated[str, Doc("With noise: digest of the front end's statistics that whiten embeddings")] = ""
 
 
 @dataclass(frozen=True)

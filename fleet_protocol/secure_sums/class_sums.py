@@ -24,7 +24,7 @@ from fleet_protocol.secure_sums.roster import largest_group
 # Beyond this an embedding's numbers are cut: those of the front ends that come with Auricle stay below 60.
 RANGE = 64.0
 MASKED = "masked"  # Name of the only array of a masked upload, uint32 [numbers]
-_MOST_NUMBERS = UPDATE_BYTES // 4 - 2**16  # beside the document
+MOST_NUMBERS = UPDATE_BYTES // 4 - 2**16  # beside the document
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class SumLayout:
             raise SecureSumError(f"a private round needs a vote_cap of at least 1, and has {cap!r}"[:300])
         point = FixedPoint.for_sums(largest_group(plan.private.group_size), cap * RANGE)
         found = cls(classes, STATES_BEFORE if order else 0, shape, cap, point)
-        if found.length > _MOST_NUMBERS:
-            raise SecureSumError(f"{classes} classes need {found.length} numbers; {_MOST_NUMBERS} fit into an upload")
+        if found.length > MOST_NUMBERS:
+            raise SecureSumError(f"{classes} classes need {found.length} numbers; {MOST_NUMBERS} fit into an upload")
         return found
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fleet_protocol.errors import SecureSumError
 
 KEY_BYTES = 32
@@ -24,11 +26,20 @@ def derive(secret: bytes, purpose: bytes, length: int = KEY_BYTES) -> bytes:
     return HKDF(SHA256(), length, salt=None, info=purpose).derive(secret)
 
 
-def keystream(key: bytes, length: int) -> bytes:
-    """Return ChaCha20's keystream from block 0 with nonce 0 (RFC 8439): a key has this one use."""
+def open_keystream(key: bytes) -> Callable[[int], bytes]:
+    """Return what gives the next so many bytes of ChaCha20's keystream from block 0 with nonce 0 (RFC 8439).
+
+    A key has this one use.
+    """
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
-    return Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(length))
+    encryptor = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
+    return lambda length: encryptor.update(bytes(length))
+
+
+def keystream(key: bytes, length: int) -> bytes:
+    """Return the first bytes of :func:`open_keystream`."""
+    return open_keystream(key)(length)
 
 
 def public_key(private: bytes) -> str:

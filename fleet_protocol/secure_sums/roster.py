@@ -90,6 +90,11 @@ class Roster:
         keys = b"".join(bytes.fromhex(getattr(member, name)) for member in self.members for name in fields)
         return hashlib.sha256(_GROUP + self.context + keys).digest()
 
+    @property
+    def fewest(self) -> int:
+        """Of how few of its devices the group's sum may be."""
+        return threshold_of(len(self.members))
+
     @cached_property
     def places(self) -> dict[str, int]:
         """Place of each device, from 0; its shares have this and 1 as their x coordinate."""

@@ -18,6 +18,7 @@ _MASK = b"auricle private round mask key 1"
 _SHARE = b"auricle private round share key 1"
 _SELF = b"auricle private round self seed 1"
 _COEFFICIENTS = b"auricle private round coefficients 1 "
+_NOISE = b"auricle private round noise 1"
 _SEALED = b"auricle private round shares 1"
 
 
@@ -48,6 +49,10 @@ class RoundSecret:
     def self_seed(self, roster: Roster) -> bytes:
         """Return the seed of the device's own mask in a group."""
         return derive(self.random, _SELF + roster.digest)
+
+    def noise_key(self, roster: Roster) -> bytes:
+        """Return the key of the device's share of a group's noise."""
+        return derive(self.random, _NOISE + roster.digest)
 
     def keys(self, signing_key: bytes, context: bytes) -> RoundKeys:
         """Return what the device sends in the stage ``keys``."""

@@ -63,6 +63,7 @@ def taught(tmp_path_factory):
         journal.publish(event(number))
     journal.close()
     state.identity.signing_key()
+    state.privacy.count("ab" * 32, None)
     StatusFile(state).write({"name": "shelf", "labels": ["kettle", "bell"]})
     return state.folder
 
@@ -87,6 +88,7 @@ KEPT_TWICE = {
     "identity.json": lambda state: state.identity.load(),
     "membership.json": lambda state: state.membership.load(),
     "signing.key": lambda state: state.identity.signing_key(),
+    "privacy.json": lambda state: state.privacy.load(),
 }
 
 

@@ -31,8 +31,10 @@ class PrivateCoreFleet(CoreFleet):
     def __init__(self, folder: Path, devices: list[PrivateDevice], public: PublicSet | None = None):
         super().__init__(folder, devices, public or embedded_public_set(np.random.default_rng(7)))
 
-    def open_private(self, now: float = 100.0, strategy: str = "prototypes", groups: int = 8, **request) -> int:
-        return self.open(now, strategy, private=PrivateRequest(groups), **request)
+    def open_private(
+        self, now: float = 100.0, strategy: str = "prototypes", groups: int = 8, epsilon=None, **request
+    ) -> int:
+        return self.open(now, strategy, private=PrivateRequest(groups, epsilon), **request)
 
     def answer(self, device: PrivateDevice, now: float = 101.0) -> Work | None:
         """Have a device do its work; return that."""

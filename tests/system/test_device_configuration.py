@@ -16,7 +16,7 @@ SHIPPED = ROOT / "systemd/edge.toml"
 # Keys whose default is "none", or depends on the bundle: the file shows an example.
 EXAMPLES = {
     *("url", "ca", "folder", "background", "evaluation", "file", "hop_s"),
-    *("average_s", "threshold", "thresholds", "waits", "certificate", "key", "ears"),
+    *("average_s", "threshold", "thresholds", "waits", "certificate", "key", "ears", "epsilon"),
 }
 SECTIONS = section_classes()
 

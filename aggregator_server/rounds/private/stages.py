@@ -103,9 +103,9 @@ def _drop(session: Session, row: RoundRow, progress: PrivateRoundRow) -> str | N
 
 
 def _lacks_holders(roster: Roster, group: PrivateGroup, present: Collection[str]) -> bool:
-    """Tell whether a secret of a device that takes part has fewer holders among those present than are needed."""
+    """Tell whether fewer are present than its sum needs, or of a secret's holders than can put it together."""
     there = set(present)
-    return not there or any(
+    return len(there) < roster.fewest or any(
         len(there.intersection(roster.holders(device_id))) < roster.threshold(device_id)
         for device_id in group.taking_part
     )

@@ -13,10 +13,17 @@ from fleet_protocol.secure_sums.class_sums import MASKED
 from fleet_protocol.secure_sums.masking import Words
 
 
-def put_masked(state: DeviceState, work: Work, settings: FeatureSettings, numbers: Words) -> None:
+def put_masked(
+    state: DeviceState,
+    work: Work,
+    settings: FeatureSettings,
+    numbers: Words,
+    noise: Callable[[int, bytes], Words] | None = None,
+) -> None:
     """Put the upload into the outbox, where it stays as it is if it was made before.
 
-    ``numbers``: what the device adds, uint32 [length of the round's layout]. Raises SecureSumError if the device has
+    ``numbers``: what the device adds, uint32 [length of the round's layout]; ``noise``: as in
+    :meth:`PrivateRounds.upload`. Raises SecureSumError if the device has
     not agreed on masks, WorkError if the upload was made before and is gone.
     """
     # What a plain upload tells of labels, clips and new sounds is left empty: only sums are told.
@@ -35,6 +42,6 @@ def put_masked(state: DeviceState, work: Work, settings: FeatureSettings, number
         return pack({MASKED: mask(numbers)}, to_json(update))
 
     path, rounds = state.outbox.update_path(work.round_id), PrivateRounds(state)
-    data = rounds.upload(work.round_id, state.outbox.read(path), make)
+    data = rounds.upload(work.round_id, state.outbox.read(path), make, noise)
     state.outbox.put(path, data)
     rounds.note_upload(data)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.bundle.bundle_file import Manifest
 from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.errors import SecureSumError
 from fleet_protocol.limits import STATES_BEFORE, WORD_S
 from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.messages.rest import Learned, Update, Work, to_json
@@ -38,7 +39,9 @@ from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
 from fleet_protocol.numbers.joint_statistics import JointStatistics
 from fleet_protocol.numbers.tensors import Arrays, pack
 from fleet_protocol.numbers.word_order import WordOrder
+from fleet_protocol.secure_sums.bounded_sums import BoundedLayout, directions_of
 from fleet_protocol.secure_sums.class_sums import SumLayout
+from fleet_protocol.secure_sums.masking import Words
 
 
 class PrototypeExchange:
@@ -118,6 +121,27 @@ class PrototypeExchange:
                 found[place] = ([_mean(clips[:, 0])[None], *windows], len(clips), length_s)
         return found
 
+    def to_sum(
+        self, takes: Mapping[str, Floats], before: Mapping[str, Before]
+    ) -> tuple[Words, Callable[[int, bytes], Words] | None]:
+        """Return what the device adds in a private round, uint32, and what draws its share of the noise, if any.
+
+        With noise directions of the newest windows alone are added. Raises LabelError as :meth:`contribute`;
+        SecureSumError if the plan cannot be summed, or the server whitens otherwise than this device's front end.
+        """
+        plan, classes = self._work.plan, len(self._work.classes)
+        found = self.of_classes(takes, before)
+        if plan.private is None or not plan.private.noise:
+            return SumLayout.of(plan, classes, self._settings.shape).own(found), None
+        if self._manifest.statistics_digest != plan.private.statistics:
+            raise SecureSumError("the round whitens by other statistics than this device's front end has; update it")
+        layout = BoundedLayout.of(plan, classes, self._settings.shape)
+        directions = {
+            place: (directions_of(self._statistics, means[0].reshape(1, -1))[0], clips)
+            for place, (means, clips, _) in found.items()
+        }
+        return layout.own(directions), layout.noise
+
     def _order(self, takes: Floats, before: Before | None) -> tuple[Floats, float]:
         """Return the mean windows before a label's takes, float32 [states, frames, numbers], and its length, s."""
         own, statistics = takes[:, 0], self._statistics
@@ -170,9 +194,7 @@ class PrototypeRound:
             )
         device, own_id = self._config.device, self._state.identity.load().device_id
         if self.work.plan.private is not None:
-            layout = SumLayout.of(self.work.plan, len(self.work.classes), self._settings.shape)
-            numbers = layout.own(self._exchange.of_classes(heard.takes, heard.before))
-            put_masked(self._state, self.work, self._settings, numbers)
+            put_masked(self._state, self.work, self._settings, *self._exchange.to_sum(heard.takes, heard.before))
         else:
             rejected = heard.rejected if device.share_corrections else {}
             update, arrays = self._exchange.contribute(
