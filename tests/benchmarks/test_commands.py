@@ -2,8 +2,10 @@
 
 import json
 
+import numpy as np
 import pytest
 
+from benchmarks.shared_codes import outcome
 from tests.support.checkout import DATA, run_module
 
 pytestmark = pytest.mark.slow
@@ -71,6 +73,14 @@ def test_the_more_devices_are_in_a_mean_the_less_often_it_tells_who_spoke(tmp_pa
     alone, many = measured("who_spoke", "--data", tmp_path, "--devices", "1", "30")[0]
     assert (alone["devices"], many["devices"], alone["draws"]) == (1, 30, 40)
     assert alone["told %"] > 70 > 45 > many["told %"]
+
+
+def test_words_that_three_devices_have_a_code_of_are_agreed_on_and_those_that_share_one_are_mixed():
+    codes = [
+        [[1, 1, 1, 5], [2, 2, 3, 3], [4, 4, 6, 7], [7, 7, 8, 9]],
+        [[0, 1, 2, 3], [4, 4, 4, 5], [6, 7, 8, 9], [10] * 4],
+    ]
+    assert outcome(np.array(codes)) == (0.75, 0.5)
 
 
 def test_several_servers_without_a_database_that_they_share_are_refused():
