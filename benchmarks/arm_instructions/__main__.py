@@ -13,8 +13,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.arm_instructions import private
 from benchmarks.arm_instructions.counted import MEASUREMENTS, REPETITIONS
 from benchmarks.bundles import READY, given_bundles
 from benchmarks.command import ROOT, BenchmarkError, Command, said
@@ -52,8 +54,8 @@ def require(root: Path) -> None:
         raise BenchmarkError(f"{root} is no ARMv7 root: it has no {_PYTHON}; build one with `make armv7-root`")
 
 
-def count(bundle: Path, root: Path = ARMV7_ROOT) -> dict[str, float]:
-    """Return instructions per call of each of MEASUREMENTS, on a Cortex-A7 with one thread."""
+def count(module: str, arguments: Sequence[str], names: Sequence[str], root: Path) -> dict[str, float]:
+    """Return instructions per call of what a module of this package measures, on a Cortex-A7 with one thread."""
     require(root)
     root = root.resolve()
     with tempfile.TemporaryDirectory() as folder:
@@ -63,15 +65,15 @@ def count(bundle: Path, root: Path = ARMV7_ROOT) -> dict[str, float]:
         guest = {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": ":".join(packages), "PYTHONHASHSEED": "0"}
         command = ["qemu-arm", "-L", str(root), "-plugin", str(plugin)]
         command += [part for name, value in guest.items() for part in ("-E", f"{name}={value}")]
-        command += [str(root / _PYTHON), "-m", "benchmarks.arm_instructions.counted", str(bundle.resolve())]
+        command += [str(root / _PYTHON), "-m", f"benchmarks.arm_instructions.{module}", *arguments]
         # One thread: the plug-in's additions are not atomic.
         environment = {**os.environ, "QEMU_CPU": "cortex-a7", "OPENBLAS_NUM_THREADS": "1"}
         result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     found = re.findall(r"^MARK (\d+) (\d+)$", result.stderr, re.MULTILINE)
     marks = {int(which): int(total) for which, total in found}
-    if result.returncode or len(marks) != 2 * len(MEASUREMENTS):
+    if result.returncode or len(marks) != 2 * len(names):
         raise BenchmarkError(f"{' '.join(command)} failed with status {result.returncode}:\n{result.stderr[-4000:]}")
-    return {name: (marks[2 * number + 1] - marks[2 * number]) / REPETITIONS for number, name in enumerate(MEASUREMENTS)}
+    return {name: (marks[2 * number + 1] - marks[2 * number]) / REPETITIONS for number, name in enumerate(names)}
 
 
 _FIGURES = {
@@ -90,9 +92,17 @@ def figures(name: str, bundle: Path, root: Path) -> dict[str, object]:
     batch = read_bundle(bundle).manifest.batch
     counted = {
         _FIGURES[what]: total / 1e6 / (batch if what.startswith("train") else 1)
-        for what, total in count(bundle, root).items()
+        for what, total in count("counted", [str(bundle.resolve())], MEASUREMENTS, root).items()
     }
     return {"architecture": name} | {what: round(total, 4) for what, total in counted.items()}
+
+
+def private_figures(classes: int, group: int, root: Path) -> dict[str, object]:
+    """Return million instructions of a device's stages of a private round; of ``import``, each time it is done."""
+    counted = count("private", [str(classes), str(group)], private.MEASUREMENTS, root)
+    counted["import"] *= REPETITIONS
+    known: dict[str, object] = {"classes": classes, "group": group}
+    return known | {f"{what}_minstructions": round(total / 1e6, 2) for what, total in counted.items()}
 
 
 def main() -> int:
@@ -100,10 +110,15 @@ def main() -> int:
     parser = Command("benchmarks.arm_instructions", __doc__)
     parser.add_argument("--architectures", nargs="+", metavar="NAME", help="which of a folder (all)")
     parser.add_argument("--bundles", nargs="+", type=Path, metavar="PATH", help="bundles, or folders (the ready ones)")
+    about = "instead a device's part in a private round of so many classes, in a group of so many devices"
+    parser.add_argument("--private", nargs=2, type=int, metavar=("CLASSES", "GROUP"), help=about)
     parser.add_argument("--root", type=Path, default=ARMV7_ROOT, help="ARMv7 root (%(default)s)")
 
     def work(chosen: argparse.Namespace) -> object:
         require(chosen.root)
+        if chosen.private:
+            classes, group = chosen.private
+            return said(private_figures(classes, group, chosen.root))
         bundles = given_bundles(chosen.bundles or [READY], chosen.architectures)
         return [said(figures(name, bundle, chosen.root)) for name, bundle in bundles.items()]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -73,15 +73,17 @@ def _front_end(settings: FeatureSettings) -> dict[str, Callable[[], object]]:
     return {"clip": lambda: features_of(sound), "hop": lambda: slide(sound), "network": network}
 
 
-def main(bundle: Path) -> None:
-    """Measure everything, after as many calls that are not counted."""
-    measured = calls(bundle)
-    for number, name in enumerate(MEASUREMENTS):
+def measure(measured: Mapping[str, Callable[[], object]], first: int = 0, *, repeated: bool = True) -> None:
+    """Mark what is measured, from measurement ``first`` on, after as many calls that are not counted.
+
+    ``repeated``: False: each is called once, and counts as the repetitions do.
+    """
+    for number, call in enumerate(measured.values(), first):
         for start in (True, False):
-            for _ in range(REPETITIONS):
-                measured[name]()
+            for _ in range(REPETITIONS if repeated else not start):
+                call()
             mark(2 * number + (0 if start else 1))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    measure(calls(Path(sys.argv[1])))

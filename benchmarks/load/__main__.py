@@ -31,6 +31,7 @@ from typing import Any
 from aggregator_server.limits import DEVICES_PER_ENROLMENT_TOKEN, DEVICES_PER_INVITATION
 from benchmarks.command import ROOT, BenchmarkError, Command, said
 from benchmarks.load.fleet import Fleet, public_set, shared_model
+from benchmarks.load.private import PrivateFleet, embedded_public_set
 from benchmarks.load.probe import Connection
 from benchmarks.processes import Server, peak_mb, running
 from benchmarks.proxy import proxied
@@ -63,12 +64,7 @@ async def measure(servers: Servers, devices: int) -> dict[str, float]:
     admin = Connection(urls[0], _TOKENS["AURICLE_ADMIN_TOKEN"])
     for path, body in (("/v1/public-set", public_set().pack()), ("/v1/model", shared_model())):
         await _asked(admin, "PUT", path, body)
-    tokens = [_TOKENS["AURICLE_ENROL_TOKEN"]] * min(devices, DEVICES_PER_ENROLMENT_TOKEN)
-    while len(tokens) < devices:
-        wanted = json.dumps({"devices": min(devices - len(tokens), DEVICES_PER_INVITATION)})
-        invitation = await _asked(admin, "POST", "/v1/invitations", wanted.encode())
-        tokens += [str(invitation["token"])] * json.loads(wanted)["devices"]
-    fleet = Fleet(urls, tokens)
+    fleet = Fleet(urls, await _tokens(admin, devices))
     opened: list[float] = []
     seconds: dict[str, float] = {}
     cpu_ms: dict[str, float] = {}
@@ -108,6 +104,45 @@ async def measure(servers: Servers, devices: int) -> dict[str, float]:
     waits = {"health_p99_ms": _p99_ms(probed["health"]), "admin_p99_ms": _p99_ms(probed["admin"] + opened)}
     counts = {"devices": devices, "servers": len(urls), "errors": fleet.errors + probed["errors"]}
     return counts | seconds | waits | cpu_ms | {"rss_mb": round(servers.peak_mb, 1)}
+
+
+async def measure_private(server: Server, devices: int, group: int, classes: int) -> dict[str, object]:
+    """Let a fleet go through two open rounds of `prototypes` and two private ones; figures of each kind's second."""
+    admin = Connection(server.url, _TOKENS["AURICLE_ADMIN_TOKEN"])
+    await _asked(admin, "PUT", "/v1/public-set", embedded_public_set(classes).pack())
+    fleet = PrivateFleet([server.url], await _tokens(admin, devices))
+    await fleet.together(fleet.enrol)
+    found: dict[str, object] = {"devices": devices, "group": group, "classes": classes}
+    for kind in ("open", "private"):
+        request = {"strategy": "prototypes", "quorum": 1.0, "deadline_s": 600, "selection": {"seen_within_s": 0}}
+        request |= {"private": {"groups": group}} if kind == "private" else {}
+        for _ in range(2):
+            fleet.stages.clear()
+            begun, used, own = time.perf_counter(), server.cpu_s, time.process_time()
+            await _asked(admin, "POST", "/v1/rounds", json.dumps(request).encode())
+            await fleet.together(fleet.take_part)
+            await _closed(admin)
+            seconds, cpu_s, own = time.perf_counter() - begun, server.cpu_s - used, time.process_time() - own
+            await fleet.together(fleet.learn)
+            if fleet.errors:
+                raise BenchmarkError(f"{fleet.errors} errors in a round; the first: {fleet.trouble}")
+        found |= {f"{kind}_s": round(seconds, 2), f"{kind}_cpu_ms": round(cpu_s * 1000 / devices, 2)}
+        found |= {f"{kind}_devices_cpu_s": round(own, 2)}  # of the process that is all devices
+        for stage, (sent, received) in fleet.stages.items():
+            found |= {f"{stage}_sent": sent // devices, f"{stage}_received": received // devices}
+    fleet.close()
+    admin.close()
+    return found
+
+
+async def _tokens(admin: Connection, devices: int) -> list[str]:
+    """Return what lets in each of so many devices."""
+    tokens = [_TOKENS["AURICLE_ENROL_TOKEN"]] * min(devices, DEVICES_PER_ENROLMENT_TOKEN)
+    while len(tokens) < devices:
+        wanted = json.dumps({"devices": min(devices - len(tokens), DEVICES_PER_INVITATION)})
+        invitation = await _asked(admin, "POST", "/v1/invitations", wanted.encode())
+        tokens += [str(invitation["token"])] * json.loads(wanted)["devices"]
+    return tokens
 
 
 async def _asked(admin: Connection, method: str, path: str, body: bytes = b"") -> dict[str, object]:
@@ -178,6 +213,10 @@ def main() -> int:
     parser.add_argument("--store", metavar="URL", help="an empty store, instead of a folder of the server")
     parser.add_argument("--proxy", action="store_true", help="nginx before the servers, by systemd/nginx.conf")
 
+    about = "instead open and private rounds of `prototypes`, in groups of so many, and bytes of a device by stage"
+    parser.add_argument("--private", type=int, metavar="SIZE", help=about)
+    parser.add_argument("--classes", type=int, default=256, metavar="N", help="of those rounds (256)")
+
     def work(options: argparse.Namespace) -> object:
         if options.servers > 1 and not (options.database and options.store):
             raise BenchmarkError(f"--servers {options.servers} share a --database and a --store: name both")
@@ -192,6 +231,9 @@ def main() -> int:
                 return stack.enter_context(running(folder, *given, create=number == 0, **_TOKENS))
 
             servers = Servers(tuple(map(start, range(options.servers))))
+            if options.private:
+                round_ = measure_private(servers.running[0], options.devices, options.private, options.classes)
+                return said(asyncio.run(asyncio.wait_for(round_, options.limit)))
             if options.proxy:
                 urls = [server.url for server in servers.running]
                 servers = replace(servers, proxy=stack.enter_context(proxied(Path(parent, "proxy"), urls)))

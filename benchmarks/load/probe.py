@@ -17,10 +17,11 @@ from urllib.parse import urlsplit
 
 
 class Connection:
-    """A connection that is opened with the first request and kept."""
+    """A connection that is opened with the first request and kept; it counts the bytes of requests and answers."""
 
     def __init__(self, url: str, token: str = "") -> None:
         self.token = token
+        self.sent = self.received = 0
         self._address = urlsplit(url)
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
@@ -30,7 +31,7 @@ class Connection:
             host, port = self._address.hostname, self._address.port
             self._streams = await asyncio.open_connection(host, port)
         reader, writer = self._streams
-        kind = "application/octet-stream" if method == "PUT" else "application/json"
+        kind = "application/json" if body.startswith(b"{") else "application/octet-stream"
         head = f"{method} {path} HTTP/1.1\r\nHost: load\r\n"
         if self.token:
             head += f"Authorization: Bearer {self.token}\r\n"
@@ -38,8 +39,11 @@ class Connection:
             head += f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
         writer.write(f"{head}\r\n".encode() + body)
         await writer.drain()
-        lines = (await reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
+        answered = await reader.readuntil(b"\r\n\r\n")
+        lines = answered.lower().split(b"\r\n")
         length = next((int(line.partition(b":")[2]) for line in lines if line.startswith(b"content-length:")), 0)
+        self.sent += len(head) + 2 + len(body)
+        self.received += len(answered) + length
         return int(lines[0].split()[1]), await reader.readexactly(length)
 
     def close(self) -> None:

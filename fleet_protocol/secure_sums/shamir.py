@@ -6,7 +6,7 @@ Neither time nor memory that is read depends on a secret: products are made of s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, reduce
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +19,13 @@ _REDUCTION = 0x1B  # x^8 = x^4 + x^3 + x + 1
 Bytes = NDArray[np.uint8]
 
 
-def times(secret: Bytes, factor: int) -> Bytes:
-    """Return products in GF(256), uint8 as ``secret``; only ``factor``, 0 to 255, decides what is computed."""
-    product, shifted = np.zeros_like(secret), secret.copy()
+def times(secret: Bytes, factors: Bytes) -> Bytes:
+    """Return products in GF(256), uint8 as both broadcast; only the public ``factors`` decide what is computed."""
+    product, shifted = np.zeros(np.broadcast_shapes(secret.shape, factors.shape), np.uint8), secret.copy()
     one, reduction = np.uint8(1), np.uint8(_REDUCTION)
-    while factor:
-        if factor & 1:
-            product ^= shifted
-        carried = shifted >> np.uint8(7)
-        shifted = np.bitwise_xor(np.left_shift(shifted, one), carried * reduction)
-        factor >>= 1
+    for bit in range(int(factors.max()).bit_length()):
+        product ^= shifted * ((factors >> np.uint8(bit)) & one)
+        shifted = (shifted << one) ^ ((shifted >> np.uint8(7)) * reduction)
     return product
 
 
@@ -47,7 +44,10 @@ def share_out(secret: bytes, threshold: int, places: tuple[int, ...], coefficien
         raise SecureSumError(f"{threshold} of {len(places)} shares cannot be made of {len(coefficients)} random bytes")
     _require_places(places)
     rows = np.frombuffer(secret + coefficients, np.uint8).reshape(threshold, len(secret))
-    return {place: reduce(lambda sum_, row: times(sum_, place) ^ row, rows[::-1]).tobytes() for place in places}
+    at, shares = np.array(places, np.uint8)[:, None], np.zeros((len(places), len(secret)), np.uint8)
+    for row in rows[::-1]:
+        shares = times(shares, at) ^ row
+    return {place: share.tobytes() for place, share in zip(places, shares, strict=True)}
 
 
 def put_together(shares: Mapping[int, bytes]) -> bytes:
@@ -59,8 +59,9 @@ def put_together(shares: Mapping[int, bytes]) -> bytes:
     _require_places(places)
     if len({len(share) for share in shares.values()}) != 1:
         raise SecureSumError(f"shares of one secret are all as long; these have {sorted(map(len, shares.values()))}")
-    terms = (times(np.frombuffer(shares[place], np.uint8), _at_zero(place, places)) for place in places)
-    return reduce(np.bitwise_xor, terms).tobytes()
+    rows = np.frombuffer(b"".join(shares.values()), np.uint8).reshape(len(shares), -1)
+    factors = np.array([_at_zero(place, places) for place in places], np.uint8)[:, None]
+    return bytes(np.bitwise_xor.reduce(times(rows, factors)).tobytes())
 
 
 def _at_zero(place: int, places: tuple[int, ...]) -> int:

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from benchmarks.arm_instructions.private import MEASUREMENTS, calls
 from benchmarks.bundles import find_bundles, given_bundles
 from benchmarks.command import BenchmarkError
 from tests.support.checkout import ROOT, run_module, run_python
@@ -47,6 +48,14 @@ def test_the_network_of_a_front_end_is_counted_with_it(emulator, embedding_bundl
     assert figures["architecture"] == "embedding"
     hop, clip = (figures[f"front_end_minstructions_per_{what}"] for what in ("hop", "clip"))
     assert 0.1 < figures["network_minstructions"] < hop < clip
+
+
+def test_the_stages_of_a_private_round_that_are_counted_can_be_done_again_and_again(tmp_path):
+    measured = calls(tmp_path, classes=12, group=5)
+    assert ("import", *measured) == MEASUREMENTS
+    for stage in measured.values():
+        stage()
+        stage()
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,19 @@ def test_a_small_fleet_that_does_everything_at_once_goes_through_a_round_without
     assert all(report[name] > 0 for name in figures), report
 
 
+def test_a_small_fleet_goes_through_open_and_private_rounds_and_each_stage_has_its_bytes():
+    report, _ = measured("load", "--devices", "5", "--private", "5", "--classes", "12")
+    assert report["private_s"] > 0
+    assert report["contribute_sent"] > 10 * report["upload_sent"] / 12  # every class, whichever a device has
+    assert all(report[f"{stage}_received"] > 0 for stage in ("keys", "shares", "contribute", "unmask"))
+
+
+def test_secure_sums_and_flowers_come_to_the_mean_and_lose_as_many_devices():
+    rows, _ = measured("secure_sums", "--devices", "6", "--numbers", "50", "--lost", "0", "2", "3")
+    assert [row["system"] for row in rows] == ["auricle"] * 3 + ["flower"] * 3
+    assert all((row["error"] < 1e-4) == (row["lost"] < 3) for row in rows)
+
+
 def test_simulated_fleets_have_figures_for_each_size(bundles):
     settings = ["--devices", "2", "5", "--rounds", "3", "--workers", "1"]
     results, lines = measured("simulation", "--bundle", bundles["ann3"], *settings)

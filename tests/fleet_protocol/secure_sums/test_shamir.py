@@ -14,7 +14,7 @@ BYTES = st.integers(0, 255)
 
 
 def product(one: int, other: int) -> int:
-    return int(times(np.array([one], np.uint8), other)[0])
+    return int(times(np.array([one], np.uint8), np.array([other], np.uint8))[0])
 
 
 @pytest.mark.parametrize(("one", "other", "result"), [(0x57, 0x83, 0xC1), (0x57, 0x13, 0xFE), (0x53, 0xCA, 0x01)])
