@@ -5,7 +5,7 @@
 
 A group stands out where the root mean square of its r over the classes is above ``FAR``, or one r above ``VERY_FAR``.
 Below three groups nobody can say which one is the outlier. Where more than a third stand out, most honest devices would
-be suspected: then nobody is, and the geometric median alone bounds what liars do.
+be suspected: then nobody is, nor is anybody cleared, and the geometric median alone bounds what liars do.
 """
 
 import numpy as np
@@ -32,9 +32,18 @@ def ratios(distances: Doubles) -> Doubles:
 
 
 def stand_out(found: Doubles) -> Bools:
-    """Tell which groups stand out by their :func:`ratios`, bool [groups]."""
+    """Tell which groups stand out by their :func:`ratios`, bool [groups]; none where too many would."""
+    return np.zeros(len(found), np.bool_) if is_undecided(found) else _far(found)
+
+
+def is_undecided(found: Doubles) -> bool:
+    """Tell whether too many groups lie far for a judgement of any, by their :func:`ratios`."""
+    return bool(_far(found).sum() > _MOST_OF_GROUPS * len(found))
+
+
+def _far(found: Doubles) -> Bools:
     known = ~np.isnan(found)
     values = np.where(known, found, 0.0)
     overall = np.sqrt((values**2).sum(axis=1) / np.maximum(known.sum(axis=1), 1))
-    out = (overall > FAR) | (values.max(axis=1, initial=0.0) > VERY_FAR)
-    return out if out.sum() <= _MOST_OF_GROUPS * len(out) else np.zeros(len(out), np.bool_)
+    far: Bools = (overall > FAR) | (values.max(axis=1, initial=0.0) > VERY_FAR)
+    return far

@@ -232,8 +232,11 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
     _assign(session, round_id, result)
     add_senders(session, [(one.class_id, one.device_id) for one in result.assignments])
     note_senders(session, result.senders)
-    screened = (result.details.get("aggregation") or {}).get("screened", {})
+    judged = result.details.get("aggregation") or {}
+    screened = judged.get("screened", {})
     uploaders = of_uploads(session, round_id, ParticipantRow.device_id)
+    if judged.get("undecided"):  # nobody is cleared either
+        uploaders = [device_id for device_id in uploaders if device_id in screened]
     quarantined = note_round(session, round_id, uploaders, screened, now, stored.suspicion)
     columns = {f"result_{kind}": stored.blobs.get(kind) for kind in KINDS}
     opened = session.get_one(RoundRow, round_id).details

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from aggregator_server.aggregation.contract import Contribution, PrivateGroup, RoundInputs, RoundResult, UploadTerms
-from aggregator_server.aggregation.group_screen import FAR, ratios, stand_out
+from aggregator_server.aggregation.group_screen import FAR, is_undecided, ratios, stand_out
 from aggregator_server.aggregation.order_mean import alike, combine_order
 from aggregator_server.aggregation.prototype_mean import combine
 from aggregator_server.discovery.public_embedding import PublicEmbedding
@@ -331,4 +331,4 @@ def _details(
         groups.append({"devices": [member.device_id for member in one.group.members], "outcome": outcome})
     devices = dict(zip(found.class_ids, found.devices.tolist(), strict=True))
     details = {"devices": devices, "provisional": list(found.provisional), "screened": screened}
-    return {"aggregation": details, "private_groups": groups}
+    return {"aggregation": details | {"undecided": is_undecided(compared)}, "private_groups": groups}

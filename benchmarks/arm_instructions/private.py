@@ -15,11 +15,11 @@ import numpy as np
 
 from benchmarks.arm_instructions.counted import measure
 from edge_client.fleet.private_rounds import PrivateRounds
-from edge_client.learning.rounds.private_prototypes import masked_upload
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.bundle.feature_settings import PRESETS, EmbeddingSettings, FrozenNetwork
 from fleet_protocol.messages.private_rounds import Member, PrivatePlan, PrivateWork
 from fleet_protocol.messages.rest import Choice, ClassInfo, RoundPlan, Work
+from fleet_protocol.numbers.tensors import pack
+from fleet_protocol.secure_sums.class_sums import MASKED, SumLayout
 from fleet_protocol.secure_sums.primitives import signing_public_key
 from fleet_protocol.secure_sums.roster import Roster, context_digest
 from fleet_protocol.secure_sums.round_secret import RoundSecret
@@ -33,7 +33,7 @@ def announced(classes: int, group: int) -> Work:
     """Return a round of `prototypes` as a device is told of it, in groups of so many."""
     plan = RoundPlan(
         local=Choice("prototypes"),
-        aggregation=Choice("prototype_mean", {"vote_cap": 3}),
+        aggregation=Choice("prototype_mean", {"vote_cap": 3, "order": True}),
         selection=Choice("all"),
         deadline_s=600.0,
         quorum=0.5,
@@ -63,15 +63,13 @@ def calls(folder: Path, classes: int, group: int) -> dict[str, Callable[[], obje
         work, kind="contribute", private=PrivateWork(members=members, shares=sealed, taking_part=present)
     )
     asked = replace(work, kind="unmask", private=PrivateWork(members=members, taking_part=present, uploaded=present))
-    settings = EmbeddingSettings(
-        **(asdict(PRESETS["log_mel"]) | {"preset": "any"}), numbers=NUMBERS, network=FrozenNetwork.of(b"a network")
-    )
     rows = np.random.default_rng(0).normal(size=(KNOWN, NUMBERS)).astype(np.float32)
     table = {row: ([mean[None]], 4, 0.0) for row, mean in enumerate(rows)}
 
     def contributed() -> None:
         rounds.accept(contribute)
-        masked_upload(state, contribute, settings, table)
+        numbers = SumLayout.of(work.plan, classes, (1, NUMBERS)).own(table)
+        rounds.upload(work.round_id, None, lambda mask: pack({MASKED: mask(numbers)}, {}))
 
     def unmasked() -> None:
         note = state.private_rounds.load()

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.command import Command, recordings, said
+from benchmarks.liars import groups
 from benchmarks.liars.corpus import LIE, OWNERS, PLANTED, PUBLIC, WAYS, Corpus
 from benchmarks.liars.fleet import LEARNERS, Device, Fleet
 from benchmarks.listening.material import Word
@@ -76,6 +77,8 @@ class Benchmark:
 
 def work(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Play fleets of each kind; print a line for each kind, and return it with the figures of each fleet."""
+    if options.private:
+        return groups.work(options)
     benchmark, found = Benchmark(options.cache), []
     for way in options.ways:
         for liars in (0,) if way == "none" else options.liars:
@@ -86,6 +89,8 @@ def work(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _headline(rows: list[dict[str, Any]]) -> str:
+    if "group" in rows[0]:
+        return f"private: {max(float(row['points lost, mean']) for row in rows):.1f} points at most, mean of the rounds"
     worst = max(rows, key=lambda row: float(row["false alarms/h"]))
     planted = max(float(row["planted heard %"]) for row in rows)
     alarms = f"{worst['false alarms/h']:.0f} false alarms an hour at most ({worst['way']}, {worst['liars']} of 10)"
@@ -100,6 +105,8 @@ def main() -> int:
     command.add_argument("--seeds", nargs="+", type=int, default=range(5), metavar="N", help="of the fleets (0 to 4)")
     cache = Path("build/liars.safetensors")
     command.add_argument("--cache", type=Path, default=cache, metavar="FILE", help=f"keeps embeddings ({cache})")
+    about = "instead liars in private rounds of a hundred devices, in groups of 4, 8 and 16"
+    command.add_argument("--private", action="store_true", help=about)
     return command.run(work)
 
 

@@ -121,6 +121,7 @@ async def measure_private(server: Server, devices: int, group: int, classes: int
             begun, used, own = time.perf_counter(), server.cpu_s, time.process_time()
             await _asked(admin, "POST", "/v1/rounds", json.dumps(request).encode())
             await fleet.together(fleet.take_part)
+            admin.close()  # the server may have ended what was idle for so long
             await _closed(admin)
             seconds, cpu_s, own = time.perf_counter() - begun, server.cpu_s - used, time.process_time() - own
             await fleet.together(fleet.learn)

@@ -259,3 +259,32 @@ def test_liars_are_found_over_rounds_by_the_groups_that_they_are_in_and_move_the
         one.device_id for one in fleet.devices if describe_device(fleet.store, one.device_id).conduct.quarantined_at
     }
     assert shut == liars
+
+
+@pytest.mark.slow
+def test_where_too_many_groups_stand_out_nobody_is_suspected_and_nobody_cleared(fleet_of):
+    fleet = fleet_of(*private_devices(20))
+    for device in fleet.devices:
+        device.classes = ("c0", "c1", "c2", "c3")
+
+    def judged(now):
+        """Play a round; return whether too many stood out, and the suspicion against each device."""
+        fleet.open_private(now, groups=4)
+        round_id = fleet.play(now + 1)
+        for device in fleet.devices:
+            fleet.learned(device, round_id)
+        conducts = (describe_device(fleet.store, device.device_id).conduct for device in fleet.devices)
+        return describe_round(fleet.store, round_id).aggregation["undecided"], [one.suspicion for one in conducts]
+
+    fleet.devices[0].said = np.full(12, 60.0)
+    is_undecided, suspicion = judged(100.0)
+    assert (is_undecided, sum(suspicion)) == (False, 4)  # the liar's group
+    fleet.devices[1].said = np.full(12, -60.0)
+    for now in range(1_000, 40_000, 1_000):  # until both are dealt into different groups, two of five
+        before = suspicion
+        is_undecided, suspicion = judged(float(now))
+        if is_undecided:
+            break
+    assert is_undecided
+    assert suspicion == before
+    assert any(before)

@@ -114,13 +114,13 @@ def test_the_form_of_the_dashboard_opens_a_private_round_or_says_why_it_cannot(f
         ("prototypes", "3", "have 4 to 128 devices, not 3"),
         ("prototypes", "20", "needs 10 devices that are there and can take part in one, and 5 were found"),
         ("prototypes", "many", "Devices of a group must be a whole number"),
-        ("zero_shot", "4", "needs each device&#39;s upload; a private round can be of: prototypes"),
+        ("fedkws_ui", "4", "&#39;fedkws_ui&#39; needs each device&#39;s upload; a private round can be of: fedavg"),
     ):
         refused = visitor.post("/rounds", strategy=strategy, private="on", groups=groups).text
         assert said in refused
         assert 'name="private" checked' in refused
         assert f'name="groups" inputmode="numeric" value="{groups}"' in refused
-    assert "It can be of: prototypes." in visitor.get("/rounds/new").text
+    assert "prototypes, zero_shot." in visitor.get("/rounds/new").text
     opened = visitor.post("/rounds", strategy="prototypes", private="on", groups="5").headers["location"]
     assert fleet.round(int(opened.partition("?")[0].rpartition("/")[2]))["private"]["group_size"] == 5
     assert '<span class="badge">private</span>' in visitor.get("/rounds").text
