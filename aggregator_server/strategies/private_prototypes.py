@@ -9,18 +9,19 @@ the noise. A group's direction is divided by the groups' mean count, because its
 groups becomes an embedding again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from aggregator_server.aggregation.contract import Contribution, PrivateGroup, RoundInputs, RoundResult, UploadTerms
+from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms
 from aggregator_server.aggregation.group_screen import FAR, is_undecided, ratios, stand_out
 from aggregator_server.aggregation.order_mean import alike, combine_order
 from aggregator_server.aggregation.prototype_mean import combine
 from aggregator_server.discovery.public_embedding import PublicEmbedding
-from aggregator_server.errors import AggregationError, MalformedUpdateError
+from aggregator_server.errors import AggregationError
+from aggregator_server.strategies.group_sums import GroupSum, check_masked, described, read_sums, require_one
 from aggregator_server.strategies.noisy_sums import heard, impossible
 from fleet_protocol.bundle.shipped_statistics import shipped_manifest
 from fleet_protocol.errors import PlanError, SecureSumError
@@ -28,14 +29,13 @@ from fleet_protocol.limits import WORD_S
 from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.messages.rest import RoundPlan, Update
 from fleet_protocol.methods.setting import Value
-from fleet_protocol.numbers.arrays import Array, Bools, Doubles, Floats
+from fleet_protocol.numbers.arrays import Bools, Doubles, Floats
 from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes, Negatives
 from fleet_protocol.numbers.tensors import Arrays
 from fleet_protocol.numbers.word_order import WordOrder
-from fleet_protocol.secure_sums.bounded_sums import BoundedLayout, NoisySums, means_of
-from fleet_protocol.secure_sums.class_sums import MASKED, RANGE, ClassSums, SumLayout
-from fleet_protocol.secure_sums.roster import Roster, context_digest, threshold_of
-from fleet_protocol.secure_sums.unmasking import unmasked
+from fleet_protocol.secure_sums.bounded_sums import BoundedLayout, means_of
+from fleet_protocol.secure_sums.class_sums import RANGE, ClassSums, SumLayout
+from fleet_protocol.secure_sums.roster import threshold_of
 
 
 def check_plan(plan: RoundPlan) -> None:
@@ -54,42 +54,7 @@ def _layout_of(plan: RoundPlan, classes: int, shape: tuple[int, ...]) -> SumLayo
 def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
     """Check a masked upload, which says nothing but its numbers. Raises MalformedUpdateError: it says more, or less."""
     assert terms.plan is not None
-    if update.classes != terms.class_ids or update.known != terms.class_ids:
-        raise MalformedUpdateError("a private upload names all classes of the fleet, in 'classes' and in 'known'")
-    said = {name: getattr(update, name) for name in ("reports", "negatives", "metrics", "clips", "label_entropy")}
-    if more := [name for name, value in said.items() if value]:
-        raise MalformedUpdateError(f"a private upload says nothing of a device but its masked numbers, not {more[0]!r}")
-    length = _layout_of(terms.plan, len(terms.class_ids), terms.settings.shape).length
-    found = {name: (array.dtype, array.shape) for name, array in arrays.items()}
-    if found != {MASKED: (np.dtype(np.uint32), (length,))}:
-        shown = ", ".join(f"{name}: {dtype} {list(shape)}" for name, (dtype, shape) in sorted(found.items())[:8])
-        raise MalformedUpdateError(f"a private upload has the array 'masked' alone, uint32 [{length}], not {shown}")
-
-
-class _Uploads(Mapping[str, Array]):
-    """Masked numbers by device, read when they are asked for: all of a group may be large."""
-
-    def __init__(self, contributions: Mapping[str, Contribution]) -> None:
-        self._of = contributions
-
-    def __getitem__(self, device_id: str) -> Array:
-        return self._of[device_id].read()[MASKED]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._of)
-
-    def __len__(self) -> int:
-        return len(self._of)
-
-
-@dataclass(frozen=True)
-class _Sum:
-    """The sum of a group, or why there is none; ``suspects``: devices whose fault that is."""
-
-    group: PrivateGroup
-    table: ClassSums | NoisySums | None
-    outcome: str
-    suspects: tuple[str, ...] = ()
+    check_masked(terms, update, arrays, _layout_of(terms.plan, len(terms.class_ids), terms.settings.shape).length)
 
 
 def aggregate(inputs: RoundInputs) -> RoundResult:
@@ -98,11 +63,9 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
     Raises AggregationError: no group's sum can be read.
     """
     layout = _layout_of(inputs.plan, len(inputs.public_set.classes), inputs.public_set.settings.shape)
-    sums = [_sum_of(inputs, layout, group) for group in inputs.private or ()]
+    sums = [_possible(one, layout) for one in read_sums(inputs)]
+    require_one(sums)
     tables = _tables(layout, sums)
-    if not tables:
-        reasons = "; ".join(f"group {one.group.index + 1}: {one.outcome}" for one in sums[:8])
-        raise AggregationError(f"no group's sum can be read ({reasons})")
     space = None if isinstance(layout, BoundedLayout) else PublicEmbedding(inputs.public_set)
     settings = inputs.plan.aggregation.settings | {"vote_cap": float("inf")}  # each device's was capped by itself
     distances = np.stack([_distances(tables, column, space, settings) for column in range(layout.classes)], axis=1)
@@ -123,43 +86,26 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
     )
 
 
-def _tables(layout: SumLayout | BoundedLayout, sums: Sequence[_Sum]) -> list[ClassSums]:
+def _tables(layout: SumLayout | BoundedLayout, sums: Sequence[GroupSum]) -> list[ClassSums]:
+    read = [(one, one.words) for one in sums if one.words is not None]
     if isinstance(layout, SumLayout):
-        return [one.table for one in sums if isinstance(one.table, ClassSums)]
-    noisy = [(one.table, _deviation(layout, one.group)) for one in sums if isinstance(one.table, NoisySums)]
-    return heard([table for table, _ in noisy], [deviation for _, deviation in noisy]) if noisy else []
+        return [layout.read(words) for _, words in read]
+    return heard([layout.read(words) for _, words in read], [_deviation(layout, one) for one, _ in read])
 
 
-def _deviation(layout: BoundedLayout, group: PrivateGroup) -> float:
-    return layout.deviation_of(len(group.uploaded), threshold_of(len(group.members)))
+def _deviation(layout: BoundedLayout, one: GroupSum) -> float:
+    return layout.deviation_of(one.devices, threshold_of(len(one.group.members)))
 
 
-def _sum_of(inputs: RoundInputs, layout: SumLayout | BoundedLayout, group: PrivateGroup) -> _Sum:
-    if group.dropped is not None:
-        return _Sum(group, None, group.dropped)
-    known = {c.update.device_id: c for c in inputs.contributions}
-    if lacking := [device_id for device_id in group.uploaded if device_id not in known]:
-        return _Sum(group, None, f"the upload of {lacking[0]} is damaged, or the device was shut out since")
-    plan, public_set = inputs.plan, inputs.public_set
-    uploads = _Uploads({device_id: known[device_id] for device_id in group.uploaded})
-    try:
-        # The round's own public set: nothing changes it while the round is open.
-        update = known[group.uploaded[0]].update
-        context = context_digest(inputs.round_id, plan, update.public_set, public_set.class_ids)
-        roster = Roster(context, group.members)
-        words = unmasked(roster, group.taking_part, uploads, group.commitments, group.revealed)
-    except SecureSumError as error:
-        return _Sum(group, None, str(error), tuple(filter(None, [getattr(error, "device_id", None)])))
-    table: ClassSums | NoisySums
+def _possible(one: GroupSum, layout: SumLayout | BoundedLayout) -> GroupSum:
+    """Return a group without its sum where no such number of honest devices comes to that."""
+    if one.words is None:
+        return one
     if isinstance(layout, BoundedLayout):
-        table = layout.read(words)
-        why = impossible(table, len(group.uploaded), _deviation(layout, group))
+        why = impossible(layout.read(one.words), one.devices, _deviation(layout, one))
     else:
-        table = layout.read(words)
-        why = _impossible(table, len(group.uploaded), layout)
-    if why is not None:
-        return _Sum(group, None, why, group.uploaded)
-    return _Sum(group, table, f"{len(group.uploaded)} of {len(group.members)} devices")
+        why = _impossible(layout.read(one.words), one.devices, layout)
+    return one if why is None else one.refused(why)
 
 
 def _impossible(table: ClassSums, devices: int, layout: SumLayout) -> str | None:
@@ -312,23 +258,16 @@ def _negatives(former: FleetPrototypes, class_ids: Sequence[str]) -> Negatives |
 
 
 def _details(
-    public_set: PublicSet, sums: Sequence[_Sum], compared: Doubles, out: Bools, found: FleetPrototypes
+    public_set: PublicSet, sums: Sequence[GroupSum], compared: Doubles, out: Bools, found: FleetPrototypes
 ) -> dict[str, Any]:
     """Return what people see: the outcome of each group, and whose sums stood out."""
-    screened: dict[str, dict[str, Any]] = {}
-    groups: list[dict[str, Any]] = []
-    row = 0
-    for one in sums:
-        outcome, number = one.outcome, one.group.index + 1
-        screened |= {device_id: {"group": number, "why": outcome} for device_id in one.suspects}
-        if one.table is not None:
-            if out[row]:
-                outcome += ", stood out"
-                distances = dict(zip(public_set.class_ids, compared[row].round(3).tolist(), strict=True))
-                far = {class_id: distance for class_id, distance in distances.items() if distance > FAR}
-                screened |= {device_id: {"group": number, "distances": far} for device_id in one.group.uploaded}
-            row += 1
-        groups.append({"devices": [member.device_id for member in one.group.members], "outcome": outcome})
+    read, stood_out = [one.group.index for one in sums if one.words is not None], dict[int, dict[str, Any]]()
+    for index, ratio, is_out in zip(read, compared.round(3).tolist(), out.tolist(), strict=True):
+        if is_out:
+            far = {one: value for one, value in zip(public_set.class_ids, ratio, strict=True) if value > FAR}
+            stood_out[index] = {"distances": far}
+    details = described(sums, stood_out)
     devices = dict(zip(found.class_ids, found.devices.tolist(), strict=True))
-    details = {"devices": devices, "provisional": list(found.provisional), "screened": screened}
-    return {"aggregation": details | {"undecided": is_undecided(compared)}, "private_groups": groups}
+    provisional = list(found.provisional)
+    details["aggregation"] |= {"devices": devices, "provisional": provisional, "undecided": is_undecided(compared)}
+    return details
