@@ -14,7 +14,7 @@ from fleet_protocol.numbers.arrays import Bools, Doubles
 
 FAR, VERY_FAR = 2.0, 4.0
 _FEWEST = 3
-_MOST_OF_GROUPS = 1 / 3
+MOST_OF_GROUPS = 1 / 3
 
 
 def ratios(distances: Doubles) -> Doubles:
@@ -38,7 +38,7 @@ def stand_out(found: Doubles) -> Bools:
 
 def is_undecided(found: Doubles) -> bool:
     """Tell whether too many groups lie far for a judgement of any, by their :func:`ratios`."""
-    return bool(_far(found).sum() > _MOST_OF_GROUPS * len(found))
+    return bool(_far(found).sum() > MOST_OF_GROUPS * len(found))
 
 
 def _far(found: Doubles) -> Bools:

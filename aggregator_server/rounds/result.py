@@ -4,7 +4,8 @@ disk as blobs; then written as rows.
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from sys import intern
@@ -15,6 +16,7 @@ from sqlalchemy import bindparam, delete, insert, tuple_, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, SharedModel
+from aggregator_server.aggregation.group_screen import MOST_OF_GROUPS
 from aggregator_server.aggregation.updates import in_blocks
 from aggregator_server.errors import AggregationError, BlobError
 from aggregator_server.fleet.audit import SERVER, audit
@@ -232,16 +234,27 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
     _assign(session, round_id, result)
     add_senders(session, [(one.class_id, one.device_id) for one in result.assignments])
     note_senders(session, result.senders)
-    judged = result.details.get("aggregation") or {}
-    screened = judged.get("screened", {})
-    uploaders = of_uploads(session, round_id, ParticipantRow.device_id)
-    if judged.get("undecided"):  # nobody is cleared either
-        uploaders = [device_id for device_id in uploaders if device_id in screened]
+    screened = (result.details.get("aggregation") or {}).get("screened", {})
+    uploaders = _judged(of_uploads(session, round_id, ParticipantRow.device_id), result.details)
     quarantined = note_round(session, round_id, uploaders, screened, now, stored.suspicion)
     columns = {f"result_{kind}": stored.blobs.get(kind) for kind in KINDS}
     opened = session.get_one(RoundRow, round_id).details
     details = opened | result.details | {"quarantined": list(quarantined)}
     mark_done(session, round_id, now, columns | {"details": details, "training_loss": training_loss(session, round_id)})
+
+
+def _judged(uploaders: Sequence[str], details: Mapping[str, Any]) -> Sequence[str]:
+    """Return the devices that a round suspects or clears: all, but in a private one of which too many groups stood out.
+
+    There most honest devices would be suspected. So only those are whose fault is seen without their group.
+    """
+    aggregation = details.get("aggregation") or {}
+    group_of = {one: why["group"] for one, why in aggregation.get("screened", {}).items() if "group" in why}
+    devices = Counter(group_of.values())
+    whole = sum(count > 1 for count in devices.values())
+    if not aggregation.get("undecided") and whole <= MOST_OF_GROUPS * len(details.get("private_groups", ())):
+        return uploaders
+    return [one for one in uploaders if devices[group_of.get(one)] == 1]
 
 
 def _assign(session: Session, round_id: int, result: RoundResult) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from fleet_protocol.secure_sums.primitives import agree, derive, keystream
+from fleet_protocol.secure_sums.primitives import derive, keystream, open_agreement
 from fleet_protocol.secure_sums.roster import Roster
 
 Words = NDArray[np.uint32]  # [numbers], modulo 2^32
@@ -36,9 +36,9 @@ def pair_keys(roster: Roster, device_id: str, mask_key: bytes, others: Iterable[
 
     ``mask_key`` is its private one. Raises SecureSumError: somebody is not in the group, or has no usable key.
     """
-    own = roster.places[device_id]
+    own, agree_with = roster.places[device_id], open_agreement(mask_key)
     return {
-        agree(mask_key, roster.member(other).mask_key, _PAIR + roster.digest): 1 if own < roster.places[other] else -1
+        agree_with(roster.member(other).mask_key, _PAIR + roster.digest): 1 if own < roster.places[other] else -1
         for other in others
     }
 

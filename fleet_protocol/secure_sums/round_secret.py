@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 
 from fleet_protocol.errors import SecureSumError
 from fleet_protocol.messages.private_rounds import EncryptedShares, RoundKeys
 from fleet_protocol.secure_sums.masking import Words, commitment, masked
-from fleet_protocol.secure_sums.primitives import KEY_BYTES, agree, derive, keystream, public_key, seal, unseal
+from fleet_protocol.secure_sums.primitives import KEY_BYTES, derive, keystream, open_agreement, public_key, seal, unseal
 from fleet_protocol.secure_sums.roster import Roster
 from fleet_protocol.secure_sums.shamir import share_out
 from fleet_protocol.secure_sums.signing import signed_keys
@@ -45,6 +46,10 @@ class RoundSecret:
     @property
     def _share_key(self) -> bytes:
         return derive(self.random, _SHARE)
+
+    @cached_property
+    def _agree_with(self) -> Callable[[str, bytes], bytes]:
+        return open_agreement(self._share_key)
 
     def self_seed(self, roster: Roster) -> bytes:
         """Return the seed of the device's own mask in a group."""
@@ -116,7 +121,7 @@ class RoundSecret:
 
     def _key_with(self, roster: Roster, sender: str, receiver: str) -> bytes:
         other = receiver if sender == self.device_id else sender
-        return agree(self._share_key, roster.member(other).share_key, _about(roster, sender, receiver))
+        return self._agree_with(roster.member(other).share_key, _about(roster, sender, receiver))
 
 
 def _about(roster: Roster, sender: str, receiver: str) -> bytes:
