@@ -39,15 +39,17 @@ class Tables:
             yield session
 
     @contextmanager
-    def writing(self, *, durable: bool = True) -> Iterator[Session]:
+    def writing(self, *, durable: bool = True, of_one: bool = False) -> Iterator[Session]:
         """A session that holds the write lock and commits durably at the end, or changes nothing on an error.
 
         Without ``durable``, a power cut may undo the commit until :meth:`flush` was called. It then undoes every later
-        one too: the log is read up to its first damaged page.
+        one too: the log is read up to its first damaged page. ``of_one``: what is written concerns one device's part
+        in a round, and nothing that all devices are told; so ``state`` stays.
         """
         with self.database.writing("durable" if durable else "soon") as session:
             yield session
-        self.state = object()
+        if not of_one:
+            self.state = object()
 
     def flush(self) -> None:
         """Make durable whatever was committed before. Raises OSError: the disk refuses."""

@@ -39,7 +39,7 @@ def take_answer(store: Store, round_id: int, device_id: str, answer: Answer, now
     has another answer of the device. MalformedUpdateError: the answer cannot be used; says why.
     """
     stage, add = _STAGES[type(answer)]
-    with store.writing(durable=False) as session:
+    with store.writing(durable=False, of_one=True) as session:
         row = require_round(session, round_id)
         part = session.get(PrivatePartRow, (round_id, device_id))
         if part is not None and (known := _known(part, stage)) is not None:
