@@ -10,7 +10,8 @@ attacker has a clip of the first device and one by somebody else; and what was *
 over people who are in no mean.
 
 Devices weigh by their clips, as in rounds of `prototypes`. A stranger's device has the takes that there are of the
-word, at most four.
+word, at most four. With `--epsilon` the attacker sees what a private round with such noise shows: the sum of the
+devices' directions with its noise.
 """
 
 from __future__ import annotations
@@ -26,21 +27,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.command import BenchmarkError, Command, said
+from benchmarks.private_noise import open_embedding, plan_of
 from edge_client.features.front_end import open_front_end
-from fleet_protocol.numbers.arrays import Doubles
-from model_export.front_ends import find_front_end
+from fleet_protocol.numbers.arrays import Doubles, Floats
+from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.secure_sums.bounded_sums import BoundedLayout, directions_of
+from fleet_protocol.secure_sums.roster import threshold_of
 from model_export.pretraining.corpus import NOISE, read_features
 
 _CANDIDATES, _TAKES, _VOTE_CAP = 20, 4, 3
 _DRAWS = 20  # of each word
 
 
+@dataclass(frozen=True)
+class Noisy:
+    """A private round with noise."""
+
+    statistics: EmbeddingStatistics
+    epsilon: float
+
+    def mean(self, means: Floats, rng: np.random.Generator) -> Doubles:
+        """Return the sum of devices' directions with its noise, as a mean, float64 [numbers]."""
+        layout = BoundedLayout.of(plan_of(len(means), self.epsilon), 1, means.shape[1:])
+        total, fewest = np.zeros(layout.length, np.uint32), threshold_of(len(means))
+        for direction in directions_of(self.statistics, means):
+            total += layout.own({0: (direction, 1)}) + layout.noise(fewest, rng.bytes(32))
+        return np.asarray(layout.read(total).directions[0] / len(means))
+
+
 class Corpus:
     """Embeddings of takes, and who says which word in each."""
 
-    def __init__(self, embeddings: Doubles, words: NDArray[np.str_], speakers: NDArray[np.str_]) -> None:
-        """Take embeddings, float64 [takes, numbers]."""
-        self.embeddings, self.words, self.speakers = embeddings, words, speakers
+    def __init__(
+        self, embeddings: Doubles, words: NDArray[np.str_], speakers: NDArray[np.str_], noisy: Noisy | None = None
+    ) -> None:
+        """Take embeddings, float64 [takes, numbers], and how their sums have noise; then their directions are seen."""
+        self.own, self.words, self.speakers, self._noisy = embeddings, words, speakers, noisy
+        self.embeddings = (
+            embeddings if noisy is None else directions_of(noisy.statistics, embeddings.astype(np.float32))
+        )
+
+    def seen(self, devices: Sequence[NDArray[np.intp]], rng: np.random.Generator) -> Doubles:
+        """Return what is seen of devices, each of which has some takes, float64 [numbers]."""
+        means = np.stack([self.own[rows].mean(axis=0) for rows in devices])
+        if self._noisy is not None:
+            return self._noisy.mean(means.astype(np.float32), rng)
+        return np.asarray(np.average(means, axis=0, weights=[min(len(rows), _VOTE_CAP) for rows in devices]))
 
     def takes(self, word: str) -> dict[str, NDArray[np.intp]]:
         """Return the rows of every speaker of a word."""
@@ -86,8 +118,7 @@ def told(corpus: Corpus, word: str, group: int, rng: np.random.Generator) -> lis
         shuffled = {one: rng.permutation(takes[one]) for one in (*candidates, *strangers)}
         devices = [shuffled[one][1 : 1 + _TAKES] for one in candidates[:1]]
         devices += [shuffled[one][:_TAKES] for one in strangers]
-        weights = [min(len(rows), _VOTE_CAP) for rows in devices]
-        seen = np.average([corpus.embeddings[rows].mean(axis=0) for rows in devices], axis=0, weights=weights)
+        seen = corpus.seen(devices, rng)
         known = np.array([corpus.embeddings[shuffled[one][0]] for one in candidates])
         inside, outside = (
             _cosines(corpus.embeddings[shuffled[one][1:2]], seen, centre, whitening)[0] for one in candidates[:2]
@@ -117,11 +148,12 @@ def work(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """Print a line for each front end and size of a group; return the figures."""
     figures = []
     for name in chosen.front_end:
-        front_end = find_front_end(name, "float32")
+        front_end, statistics = open_embedding(name)
+        noisy = None if chosen.epsilon is None else Noisy(statistics, chosen.epsilon)
         features, words, speakers = read_features(chosen.data, front_end.settings, open_front_end(front_end.settings))
         spoken = words != NOISE
         rows = features.reshape(len(features), -1)[spoken].astype(np.float64)
-        corpus = Corpus(rows, words[spoken], speakers[spoken])
+        corpus = Corpus(rows, words[spoken], speakers[spoken], noisy)
         for group in chosen.devices:
             rng = np.random.default_rng([chosen.seed, group])
             found = [one for word in np.unique(corpus.words) for one in told(corpus, str(word), group, rng)]
@@ -133,6 +165,7 @@ def work(chosen: argparse.Namespace) -> list[dict[str, Any]]:
             figures.append(said({
                 "front_end": name,
                 "devices": group,
+                "epsilon": chosen.epsilon,
                 "told %": round(100 * float(np.mean([one.is_told for one in found])), 1),
                 **_among(found),
                 "said %": round(100 * float(np.mean([one.is_said for one in found])), 1),
@@ -149,6 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--front-end", nargs="+", default=["words"], metavar="NAME", help="words, base, ...")
     sizes = "devices whose mean is seen (default: %(default)s)"
     parser.add_argument("--devices", nargs="+", type=int, default=[1, 4, 8, 16, 30, 100], metavar="N", help=sizes)
+    parser.add_argument("--epsilon", type=float, metavar="E", help="of the round (default: no noise)")
     parser.add_argument("--seed", type=int, default=0, help="of the draws (default: %(default)s)")
     return parser.run(work, arguments)
 

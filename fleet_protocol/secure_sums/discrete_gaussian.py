@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ Whole = NDArray[np.uint64]
 
 MOST_VARIANCE = 2**26
 """With more, products would not fit into 64 bits."""
-_ALL = np.uint64(2**64 - 1)
+_SHORT = 2**24  # bounds up to which words of 32 bits do, of which few are drawn anew
 # Scales of the Laplace distribution beyond which its draws are refused: it gives such with e^-16, and they would be
 # taken with e^-112.
 _FARTHEST = 16
@@ -50,46 +51,52 @@ class _Draws:
     def __init__(self, key: bytes) -> None:
         self._take: Callable[[int], bytes] = open_keystream(key)
 
-    def below(self, bounds: Whole) -> Whole:
-        """Return whole numbers, uniform from 0 to below each bound: words of 64 bits past a multiple are drawn anew."""
-        result, lacking = np.zeros(len(bounds), np.uint64), np.arange(len(bounds))
-        last = _ALL - (_ALL % bounds + np.uint64(1)) % bounds
-        while len(lacking):
-            words = np.frombuffer(self._take(8 * len(lacking)), "<u8").astype(np.uint64)
-            fits = words <= last[lacking]
-            result[lacking[fits]] = words[fits] % bounds[lacking[fits]]
-            lacking = lacking[~fits]
-        return result
-
     def exp_minus(self, above: Whole, below: int) -> NDArray[np.bool_]:
         """Return decisions that are true with exp(-above / below) (Algorithm 1)."""
-        result = self._exp_minus_fraction(above % np.uint64(below), below)
         ones = above // np.uint64(below)
+        result = self._exp_minus_fraction(above - ones * np.uint64(below), below)
         going = np.flatnonzero(result & (ones > 0))
         while len(going):
-            lasts = self._exp_minus_fraction(np.ones(len(going), np.uint64), 1)
+            lasts = self._exp_minus_one(len(going))
             result[going[~lasts]] = False
             ones[going] -= np.uint64(1)
             going = going[lasts & (ones[going] > 0)]
         return result
 
+    def laplace(self, scale: int, tries: int) -> NDArray[np.int64]:
+        """Return draws, P(x) proportional to exp(-|x| / scale), int64; fewer than were tried (Algorithm 2)."""
+        words, unit = self._words(tries, 2 * scale)
+        drawn = words // words.dtype.type(unit)
+        rest, is_below = (drawn >> drawn.dtype.type(1)).astype(np.uint64), drawn % drawn.dtype.type(2) == 1
+        stays = self._exp_minus_fraction(rest, scale)
+        rest, is_below = rest[stays], is_below[stays]
+        turns, going = np.zeros(len(rest), np.int64), np.arange(len(rest))
+        while len(going):
+            going = going[self._exp_minus_one(len(going))]
+            turns[going] += 1
+        sizes = rest.astype(np.int64) + scale * turns
+        kept = ~(is_below & (sizes == 0))  # or 0 would come twice as often
+        return np.asarray(np.where(is_below, -sizes, sizes)[kept])
+
+    def _exp_minus_one(self, count: int) -> NDArray[np.bool_]:
+        return self._exp_minus_fraction(np.ones(count, np.uint64), 1)
+
     def _exp_minus_fraction(self, above: Whole, below: int) -> NDArray[np.bool_]:
+        """Return decisions that are true with exp(-above / below), where that is no more than 1."""
         result, going, k = np.zeros(len(above), np.bool_), np.arange(len(above)), 1
         while len(going):
-            lasts = self.below(np.full(len(going), below * k, np.uint64)) < above[going]
+            words, unit = self._words(len(going), below * k)
+            lasts = words < above[going] * np.uint64(unit)
             result[going[~lasts]] = k % 2 == 1
             going, k = going[lasts], k + 1
         return result
 
-    def laplace(self, scale: int, tries: int) -> NDArray[np.int64]:
-        """Return draws, P(x) proportional to exp(-|x| / scale), int64; fewer than were tried (Algorithm 2)."""
-        rest = self.below(np.full(tries, scale, np.uint64))
-        rest = rest[self.exp_minus(rest, scale)]
-        turns, going = np.zeros(len(rest), np.int64), np.arange(len(rest))
-        while len(going):
-            going = going[self._exp_minus_fraction(np.ones(len(going), np.uint64), 1)]
-            turns[going] += 1
-        sizes = rest.astype(np.int64) + scale * turns
-        is_below = self.below(np.full(len(sizes), 2, np.uint64)) == 1
-        kept = ~(is_below & (sizes == 0))  # or 0 would come twice as often
-        return np.asarray(np.where(is_below, -sizes, sizes)[kept])
+    def _words(self, count: int, bound: int) -> tuple[NDArray[Any], int]:
+        """Return words, uniform from 0 to below bound times a unit, and the unit; others were drawn anew."""
+        kind = np.dtype("<u4" if bound <= _SHORT else "<u8")
+        unit = 2 ** (8 * kind.itemsize) // bound
+        last = kind.type(unit * bound - 1)
+        words = np.frombuffer(self._take(kind.itemsize * count), kind).copy()
+        while len(lacking := np.flatnonzero(words > last)):
+            words[lacking] = np.frombuffer(self._take(kind.itemsize * len(lacking)), kind)
+        return words, unit

@@ -1,0 +1,37 @@
+"""What noise costs a fleet, on made-up takes of words that a front end knows."""
+
+import numpy as np
+import pytest
+
+from benchmarks.private_noise import Corpus, Fleet, open_embedding
+
+PEOPLE, WORDS = 24, 12
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    _, statistics = open_embedding("base")
+    rng = np.random.default_rng(0)
+    takes = [statistics.draw(mean, 6 * PEOPLE, rng) for mean in statistics.means[:WORDS]]
+    speakers = np.tile([f"s{n % PEOPLE}" for n in range(6 * PEOPLE)], WORDS)
+    words = np.repeat([f"w{n}" for n in range(WORDS)], 6 * PEOPLE)
+    return Corpus(np.concatenate(takes), words, speakers, statistics)
+
+
+def test_a_large_fleet_recognises_strangers_through_the_noise_and_a_small_one_finds_less(corpus):
+    rng = np.random.default_rng(1)
+    fleet = Fleet.deal(corpus, 60, rng)
+    assert fleet.means.shape == (60, 10, 64)
+    plain = fleet.right(fleet.plain())
+    assert plain > 0.9
+    one, groups, drowned = (fleet.agreed(group, epsilon, rng) for group, epsilon in ((60, 10.0), (8, 20.0), (60, 0.5)))
+    assert len(one) == len(groups) == 10
+    assert min(fleet.right(one), fleet.right(groups)) > plain - 0.1
+    assert len(drowned) < 3
+    assert fleet.right({}) == 0
+
+
+def test_devices_of_strangers_have_none_of_the_clips_that_are_recognised(corpus):
+    fleet = Fleet.deal(corpus, 200, np.random.default_rng(2))
+    assert len(fleet.clips) == len(fleet.labels) == 8 * 6 * 10
+    assert not (fleet.means == 0).all(axis=2).any()
