@@ -155,12 +155,13 @@ def _form_page(
 def _request_of(form: Form, service: Service) -> RoundRequest:
     """Return the round that a form asks for.
 
-    Raises RefusedError: there is no such strategy. InvalidRequestError: the size of its groups is no number.
+    Raises RefusedError: there is no such strategy. InvalidRequestError: a field is no number.
     """
     name = form.text("strategy")
     best = any(choice.is_recommended and choice.name == name for choice in list_choices(service.store))
     private = None
     if form.text("private"):
         groups = form.number(int, "groups", "devices of a group")
-        private = PrivateRequest() if groups is None else PrivateRequest(groups)
+        epsilon = form.number(float, "epsilon", "epsilon")
+        private = PrivateRequest(PrivateRequest().groups if groups is None else groups, epsilon)
     return RoundRequest(RECOMMENDED if best else lookup(name).name, private=private)

@@ -120,6 +120,14 @@ def test_the_form_of_the_dashboard_opens_a_private_round_or_says_why_it_cannot(f
         assert said in refused
         assert 'name="private" checked' in refused
         assert f'name="groups" inputmode="numeric" value="{groups}"' in refused
+    for strategy, epsilon, said in (
+        ("prototypes", "little", "Epsilon must be a number, not"),
+        ("prototypes", "nan", "psilon is from 0.1 to 100, not nan"),
+        ("zero_shot", "4", "has no bound for noise; leave epsilon out"),
+    ):
+        refused = visitor.post("/rounds", strategy=strategy, private="on", groups="5", epsilon=epsilon).text
+        assert said in refused
+        assert f'name="epsilon" inputmode="decimal" value="{epsilon}"' in refused
     assert "prototypes, zero_shot." in visitor.get("/rounds/new").text
     opened = visitor.post("/rounds", strategy="prototypes", private="on", groups="5").headers["location"]
     assert fleet.round(int(opened.partition("?")[0].rpartition("/")[2]))["private"]["group_size"] == 5
