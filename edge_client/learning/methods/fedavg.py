@@ -9,4 +9,4 @@ def prepare(_task: LocalTask) -> TrainingPlan:
     return TrainingPlan(lambda _x, labels: labels)
 
 
-METHOD = LocalMethod("fedavg", TERMS.settings, prepare)
+METHOD = LocalMethod("fedavg", TERMS.settings, prepare, summed=True)

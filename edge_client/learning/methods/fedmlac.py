@@ -45,4 +45,4 @@ def _warm_up(task: LocalTask) -> None:
         train_epoch(task.own, task.own_clips.draw(task.rng), targets, task.own_mask, optimiser, task.rng)
 
 
-METHOD = LocalMethod("fedmlac", TERMS.settings, prepare, any_architecture=True, keeps_own=True)
+METHOD = LocalMethod("fedmlac", TERMS.settings, prepare, any_architecture=True, summed=True, keeps_own=True)

@@ -70,4 +70,4 @@ def _kernel_widths(local: Floats, fleet: Floats) -> list[float]:
     return [max(mean, _SMALLEST) * factor for factor in _WIDTHS]
 
 
-METHOD = LocalMethod("fedmmd", TERMS.settings, prepare)
+METHOD = LocalMethod("fedmmd", TERMS.settings, prepare, summed=True)

@@ -12,4 +12,4 @@ def prepare(task: LocalTask) -> TrainingPlan:
     return TrainingPlan(lambda _x, labels: labels, proximal=task.number("proximal"))
 
 
-METHOD = LocalMethod("fedprox", TERMS.settings, prepare)
+METHOD = LocalMethod("fedprox", TERMS.settings, prepare, summed=True)

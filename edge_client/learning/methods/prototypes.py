@@ -4,4 +4,4 @@ from edge_client.learning.methods.local_method import UnsharedMethod
 from edge_client.learning.rounds.prototype_sharing import PrototypeRound
 from fleet_protocol.methods.local_methods import PROTOTYPES as TERMS
 
-METHOD = UnsharedMethod("prototypes", TERMS.settings, PrototypeRound)
+METHOD = UnsharedMethod("prototypes", TERMS.settings, PrototypeRound, summed=True)

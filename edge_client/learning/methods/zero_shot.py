@@ -7,4 +7,5 @@ from edge_client.learning.rounds.score_sharing import ScoreSharing
 from edge_client.learning.rounds.training_round import TrainingRound
 from fleet_protocol.methods.local_methods import ZERO_SHOT as TERMS
 
-METHOD = UnsharedMethod("zero_shot", TERMS.settings, functools.partial(TrainingRound, start=ScoreSharing))
+_open = functools.partial(TrainingRound, start=ScoreSharing)
+METHOD = UnsharedMethod("zero_shot", TERMS.settings, _open, summed=True)
