@@ -16,9 +16,10 @@ document.getElementById("rules")?.addEventListener("click", async (event) => {
 });
 
 // A rule is called as what it waits for, until its owner calls it otherwise.
-label.addEventListener("change", () => {
+const callIt = () => {
   if (!named.dataset.typed) named.value = label.value;
-});
+};
+label.addEventListener("change", callIt);
 named.addEventListener("input", () => (named.dataset.typed = "yes"));
 
 form.addEventListener("submit", async (event) => {
@@ -26,3 +27,6 @@ form.addEventListener("submit", async (event) => {
   const fields = new FormData(form);
   if (await tell("rules/add", fields, [form.querySelector("button")], form, told)) location.replace("rules");
 });
+// Who was quicker than this script has chosen already.
+callIt();
+form.querySelector("button").disabled = false;
