@@ -25,6 +25,10 @@ _SHARE = 2
 # is no sound's: the mean of many sounds lies near the middle of all. Prototypes of one word lie at 1.0 to 2.6, in the
 # front ends `words` and `base`. And the share of two classes' recordings that are nearer to it than to their own class.
 _SHORTEST, _LONGEST, _CAUGHT = 0.6, 10.0, 0.1
+# Whitened length of a mean over devices, as a share of the longest of public recordings and classes, beyond which
+# somebody's numbers in it are none of an embedding. Means of one device lie at most at 1.3, at 2.5 where the public set
+# has two classes of two recordings, and means of groups nearer.
+_FARTHEST = 3.0
 
 
 class PublicEmbedding:
@@ -49,10 +53,16 @@ class PublicEmbedding:
         self._recordings, self._labels = self._scatter.whitened(points[real].astype(np.float32)), column
         self._own = np.einsum("ij,ij->i", self._recordings, self._means[column])
         lengths = self._lengths(self._scatter.means[np.unique(column)])
+        everything = np.concatenate([self._scatter.means, points[real].astype(np.float32)])
+        self._farthest = _FARTHEST * float(self._lengths(everything).max()) if len(means) > 1 else np.inf
         self._shortest, self._longest = float(lengths.min(initial=np.inf)), float(lengths.max(initial=0.0))
 
-    def _lengths(self, rows: Floats) -> Doubles:
+    def _lengths(self, rows: Floats | Doubles) -> Doubles:
         return np.asarray(np.linalg.norm((rows - self._scatter.centre) @ self.whitening, axis=1))
+
+    def holds(self, means: Doubles) -> bool:
+        """Tell whether means over devices, float64 [n, numbers], may all be of embeddings."""
+        return bool((self._lengths(means) <= self._farthest).all())
 
     def is_broad(self, prototype: Floats) -> bool:
         """Tell whether a prototype, float32 [1, numbers], is of many sounds, or of none."""

@@ -37,6 +37,8 @@ from fleet_protocol.secure_sums.bounded_sums import BoundedLayout, means_of
 from fleet_protocol.secure_sums.class_sums import RANGE, ClassSums, SumLayout
 from fleet_protocol.secure_sums.roster import threshold_of
 
+_NO_EMBEDDING = "its sum says numbers that no embedding has"
+
 
 def check_plan(plan: RoundPlan) -> None:
     """Check that a round's sums can be written. Raises PlanError: they would be too large."""
@@ -63,10 +65,10 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
     Raises AggregationError: no group's sum can be read.
     """
     layout = _layout_of(inputs.plan, len(inputs.public_set.classes), inputs.public_set.settings.shape)
-    sums = [_possible(one, layout) for one in read_sums(inputs)]
+    space = None if isinstance(layout, BoundedLayout) else PublicEmbedding(inputs.public_set)
+    sums = [_possible(one, layout, space) for one in read_sums(inputs)]
     require_one(sums)
     tables = _tables(layout, sums)
-    space = None if isinstance(layout, BoundedLayout) else PublicEmbedding(inputs.public_set)
     settings = inputs.plan.aggregation.settings | {"vote_cap": float("inf")}  # each device's was capped by itself
     distances = np.stack([_distances(tables, column, space, settings) for column in range(layout.classes)], axis=1)
     compared = ratios(distances)
@@ -97,14 +99,18 @@ def _deviation(layout: BoundedLayout, one: GroupSum) -> float:
     return layout.deviation_of(one.devices, threshold_of(len(one.group.members)))
 
 
-def _possible(one: GroupSum, layout: SumLayout | BoundedLayout) -> GroupSum:
+def _possible(one: GroupSum, layout: SumLayout | BoundedLayout, space: PublicEmbedding | None) -> GroupSum:
     """Return a group without its sum where no such number of honest devices comes to that."""
     if one.words is None:
         return one
     if isinstance(layout, BoundedLayout):
         why = impossible(layout.read(one.words), one.devices, _deviation(layout, one))
     else:
-        why = _impossible(layout.read(one.words), one.devices, layout)
+        table = layout.read(one.words)
+        why = _impossible(table, one.devices, layout)
+        has = table.devices[:, 0] > 0
+        if why is None and space is not None and not space.holds(table.numbers[has, 0] / table.weights[has, :1]):
+            why = _NO_EMBEDDING
     return one if why is None else one.refused(why)
 
 
@@ -119,7 +125,7 @@ def _impossible(table: ClassSums, devices: int, layout: SumLayout) -> str | None
     if ((counts > 0) & (weights[:, 0] <= 0)).any() or (np.diff(weights, axis=1) > slack).any():
         return "its sum says clips of windows, and none of the word"
     if (np.abs(table.numbers) > RANGE * weights[..., None] + slack).any():
-        return "its sum says numbers that no embedding has"
+        return _NO_EMBEDDING
     before = weights[:, 1] if layout.windows else np.zeros(len(counts))
     if (table.lengths < 0).any() or (table.lengths > WORD_S * before + slack).any():
         return "its sum says a length that no word has"

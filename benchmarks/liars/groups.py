@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator_server.aggregation.group_screen import is_undecided, ratios, stand_out
+from aggregator_server.aggregation.group_screen import MOST_OF_GROUPS, is_undecided, ratios, stand_out
 from aggregator_server.aggregation.prototype_mean import combine
 from aggregator_server.discovery.public_embedding import PublicEmbedding
 from aggregator_server.fleet.reputation import suspicion_after
@@ -112,6 +112,7 @@ def play(corpus: Corpus, share: float, size: int, attack: str, seed: int) -> dic
     means, clips = corpus.devices(np.random.default_rng([seed, 1]))
     liars = set(range(round(share * DEVICES)))
     suspicion, quarantined, lost = [0] * DEVICES, dict[int, int](), list[float]()
+    known = 0.0  # how much of the clips the fleet's prototypes name rightly: none before the first result
     for number in range(ROUNDS):
         present = [device for device in range(DEVICES) if device not in quarantined]
         sent = means.copy()
@@ -121,7 +122,8 @@ def play(corpus: Corpus, share: float, size: int, attack: str, seed: int) -> dic
         found, out = _round(corpus.space, sent, groups)
         honest = [[one for one in group if one not in liars] for group in groups]
         alone, _ = _round(corpus.space, means, [group for group in honest if group])
-        lost.append(corpus.right(alone, clips) - corpus.right(found, clips))
+        known = known if found is None else corpus.right(found, clips)
+        lost.append((0.0 if alone is None else corpus.right(alone, clips)) - known)
         for group, is_out in zip(groups, out, strict=True) if out is not None else ():
             for device in group:
                 suspicion[device] = suspicion_after(suspicion[device], {"group": 1} if is_out else None)
@@ -141,12 +143,19 @@ def play(corpus: Corpus, share: float, size: int, attack: str, seed: int) -> dic
 
 def _round(
     space: PublicEmbedding, sent: NDArray[np.float64], groups: list[list[int]]
-) -> tuple[Means, NDArray[np.bool_] | None]:
-    """Return the fleet's prototypes of a round, and which groups stood out; None: too many to say."""
+) -> tuple[Means | None, NDArray[np.bool_] | None]:
+    """Return the fleet's prototypes of a round, and which groups were dropped.
+
+    None: no group has a sum that can be; and too many were dropped to suspect anybody.
+    """
     has = np.array([(~np.isnan(sent[group][..., 0])).sum(axis=0) for group in groups])  # [groups, classes]
     sums = np.array([np.nansum(sent[group], axis=0) for group in groups])
     with np.errstate(invalid="ignore"):
         of_groups = sums / has[..., None]
+    impossible = np.array([not space.holds(means[some > 0]) for means, some in zip(of_groups, has, strict=True)])
+    has[impossible] = 0
+    if impossible.all():
+        return None, None
     distances = np.full(has.shape, np.nan)
     for column in range(has.shape[1]):
         some = has[:, column] > 0
@@ -154,13 +163,15 @@ def _round(
         centre = combine(points, weights, space.whitening, _SETTINGS)
         distances[some, column] = np.sqrt(weights) * np.linalg.norm((points - centre) @ space.whitening, axis=1)
     compared = ratios(distances)
-    out = stand_out(compared)
+    out = np.zeros(len(has), np.bool_)
+    out[~impossible] = stand_out(compared[~impossible])
     found = np.full(sums.shape[1:], np.nan)
     for column in range(has.shape[1]):
         some = (has[:, column] > 0) & ~out
         if some.any():
             found[column] = combine(of_groups[some, column], WEIGHT * has[some, column], space.whitening, _SETTINGS)
-    return found, None if is_undecided(compared) else out
+    is_open = is_undecided(compared[~impossible]) or (out | impossible).mean() > MOST_OF_GROUPS
+    return found, None if is_open else out | impossible
 
 
 def work(options: argparse.Namespace) -> list[dict[str, Any]]:

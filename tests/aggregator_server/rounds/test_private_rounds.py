@@ -236,6 +236,20 @@ def test_a_round_that_is_cancelled_leaves_nothing_of_its_stages(nine):
     assert nine.work(nine.devices[0]) is None
 
 
+def test_groups_with_numbers_that_no_embedding_has_are_left_out_however_many_they_are(fleet_of):
+    fleet = fleet_of(*private_devices(20))
+    said = fleet.devices[1:4]  # in up to three of five groups
+    for device in said:
+        device.classes, device.said = ("c0", "c1", "c2", "c3"), np.tile([60.0, -60.0], 6)
+    fleet.open_private(groups=4, aggregation=MEAN)
+    round_id = fleet.play()
+    liars, clean = {device.device_id for device in said}, set()
+    for group in describe_round(fleet.store, round_id).private.groups:
+        assert group.outcome.endswith("numbers that no embedding has") == bool(liars & set(group.devices))
+        clean |= set(group.devices) if group.outcome == "4 of 4 devices" else set()
+    require_plain(result(fleet, round_id)[0], [one for one in fleet.devices if one.device_id in clean])
+
+
 @pytest.mark.slow
 def test_liars_are_found_over_rounds_by_the_groups_that_they_are_in_and_move_the_result_little(fleet_of):
     fleet = fleet_of(*private_devices(40))
