@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks.private_heads import right
 from benchmarks.private_noise import Corpus, Fleet, open_embedding
 
 PEOPLE, WORDS = 24, 12
@@ -35,3 +36,11 @@ def test_devices_of_strangers_have_none_of_the_clips_that_are_recognised(corpus)
     fleet = Fleet.deal(corpus, 200, np.random.default_rng(2))
     assert len(fleet.clips) == len(fleet.labels) == 8 * 6 * 10
     assert not (fleet.means == 0).all(axis=2).any()
+
+
+def test_a_fleets_head_is_right_without_noise_and_with_little_and_guesses_with_much(corpus):
+    fleet = Fleet.deal(corpus, 60, np.random.default_rng(3))
+    plain, little, much = (right(fleet, 2, epsilon, 1.0, np.random.default_rng(4)) for epsilon in (0.0, 10.0, 0.01))
+    assert plain > 0.9
+    assert little > plain - 0.1
+    assert much < 0.5

@@ -307,12 +307,14 @@ def test_where_too_many_groups_stand_out_nobody_is_suspected_and_nobody_cleared(
     assert sum(suspicion) == 4  # the liar's group
     liars = [replace(fleet.devices[-1], number=number) for number in (18, 19, 20)]
     fleet.devices[-3:] = liars
-    for now in range(1_000, 40_000, 1_000):  # until the liars are in more than a third of the groups
+    # Until the liars are in more than a third of the groups; in more than half of them they would be the usual ones.
+    for now in range(1_000, 60_000, 1_000):
         before = suspicion
         detail, suspicion = judged(float(now))
         groups = detail.private.groups
         hit = [group for group in groups if {one.device_id for one in liars}.intersection(group.devices)]
-        if 3 * len(hit) > len(groups):
+        if 2 * len(hit) < len(groups) < 3 * len(hit) and any(before):
             break
+    else:
+        raise AssertionError("the liars were never in two of five groups")
     assert suspicion == before
-    assert any(before)
