@@ -18,11 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.command import BenchmarkError, Command, said
-from edge_client.features.front_end import open_front_end
-from fleet_protocol.bundle.bundle_file import read_bundle
-from fleet_protocol.bundle.ready_bundles import find_bundle
+from benchmarks.private_noise import Corpus
 from fleet_protocol.numbers.arrays import Doubles
-from model_export.pretraining.corpus import NOISE, read_features
 
 _NEW, _DEVICES, _TAKES, _AGREE = 10, 6, 4, 3
 _DRAWS = 200
@@ -39,19 +36,14 @@ def outcome(codes: NDArray[np.int64]) -> tuple[float, float]:
     return float(agreed.mean()), float(mixed.mean())
 
 
-def prototypes(folder: Path, bundle: str, rng: np.random.Generator) -> list[Doubles]:
+def prototypes(folder: Path, front_end: str, rng: np.random.Generator) -> list[Doubles]:
     """Return the whitened directions of all speakers' prototypes, by word, float64 [speakers, numbers]."""
-    manifest = read_bundle(find_bundle(bundle)).manifest
-    statistics, settings = manifest.embedding_statistics, manifest.feature_settings
-    if statistics is None:
-        raise BenchmarkError(f"the bundle {bundle!r} has no words of a pretraining; choose another, such as words")
-    features, words, speakers = read_features(folder, settings, open_front_end(settings))
-    embeddings, found = features.reshape(len(features), -1), []
-    for word in np.unique(words[words != NOISE]):
-        takes = [np.flatnonzero((words == word) & (speakers == one)) for one in np.unique(speakers)]
-        means = [embeddings[rng.permutation(rows)[:_TAKES]].mean(axis=0) for rows in takes if len(rows) >= _TAKES]
+    read, found = Corpus.read(folder, front_end), []
+    for word in np.unique(read.words):
+        takes = [np.flatnonzero((read.words == word) & (read.speakers == one)) for one in np.unique(read.speakers)]
+        means = [read.embeddings[rng.permutation(rows)[:_TAKES]].mean(axis=0) for rows in takes if len(rows) >= _TAKES]
         if len(means) >= _DEVICES:
-            found.append(statistics.whitened(np.asarray(means, np.float32)))
+            found.append(read.statistics.whitened(np.asarray(means, np.float32)))
     if len(found) < _NEW:
         raise BenchmarkError(f"{folder}: {_NEW} words by {_DEVICES} people are needed, {_TAKES} takes each")
     return found
@@ -60,7 +52,7 @@ def prototypes(folder: Path, bundle: str, rng: np.random.Generator) -> list[Doub
 def work(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """Print a line for each length and number of codes; return the figures."""
     rng, figures = np.random.default_rng(chosen.seed), []
-    words = prototypes(chosen.data, chosen.bundle, rng)
+    words = prototypes(chosen.data, chosen.front_end, rng)
     for bits in chosen.bits:
         for tables in chosen.tables:
             planes = rng.normal(size=(tables, words[0].shape[1], bits))
@@ -81,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Command("benchmarks.shared_codes", __doc__)
     about = "recordings <label>/<speaker>_*"
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help=about)
-    parser.add_argument("--bundle", default="words", metavar="NAME", help="whose front end (default: %(default)s)")
+    parser.add_argument("--front-end", default="words", metavar="NAME", help="words, base, ... (default: %(default)s)")
     parser.add_argument("--bits", nargs="+", type=int, default=[8, 12, 16, 20], metavar="N", help="of a code")
     parser.add_argument("--tables", nargs="+", type=int, default=[1, 8, 64], metavar="N", help="codes of a device")
     parser.add_argument("--seed", type=int, default=0, help="of the draws (default: %(default)s)")

@@ -26,14 +26,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import private_noise
 from benchmarks.command import BenchmarkError, Command, said
-from benchmarks.private_noise import open_embedding, plan_of
-from edge_client.features.front_end import open_front_end
+from benchmarks.private_noise import plan_of
 from fleet_protocol.numbers.arrays import Doubles, Floats
 from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.secure_sums.bounded_sums import BoundedLayout, directions_of
 from fleet_protocol.secure_sums.roster import threshold_of
-from model_export.pretraining.corpus import NOISE, read_features
 
 _CANDIDATES, _TAKES, _VOTE_CAP = 20, 4, 3
 _DRAWS = 20  # of each word
@@ -148,12 +147,9 @@ def work(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """Print a line for each front end and size of a group; return the figures."""
     figures = []
     for name in chosen.front_end:
-        front_end, statistics = open_embedding(name)
-        noisy = None if chosen.epsilon is None else Noisy(statistics, chosen.epsilon)
-        features, words, speakers = read_features(chosen.data, front_end.settings, open_front_end(front_end.settings))
-        spoken = words != NOISE
-        rows = features.reshape(len(features), -1)[spoken].astype(np.float64)
-        corpus = Corpus(rows, words[spoken], speakers[spoken], noisy)
+        read = private_noise.Corpus.read(chosen.data, name)
+        noisy = None if chosen.epsilon is None else Noisy(read.statistics, chosen.epsilon)
+        corpus = Corpus(read.embeddings.astype(np.float64), read.words, read.speakers, noisy)
         for group in chosen.devices:
             rng = np.random.default_rng([chosen.seed, group])
             found = [one for word in np.unique(corpus.words) for one in told(corpus, str(word), group, rng)]

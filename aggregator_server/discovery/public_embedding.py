@@ -26,8 +26,7 @@ _SHARE = 2
 # front ends `words` and `base`. And the share of two classes' recordings that are nearer to it than to their own class.
 _SHORTEST, _LONGEST, _CAUGHT = 0.6, 10.0, 0.1
 # Whitened length of a mean over devices, as a share of the longest of public recordings and classes, beyond which
-# somebody's numbers in it are none of an embedding. Means of one device lie at most at 1.3, at 2.5 where the public set
-# has two classes of two recordings, and means of groups nearer.
+# somebody's numbers in it are none of an embedding (docs/security.md, "Private rounds").
 _FARTHEST = 3.0
 
 

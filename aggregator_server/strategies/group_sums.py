@@ -1,6 +1,6 @@
 """The sums of a private round's groups, and the check of the masked uploads behind them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,9 +50,10 @@ class GroupSum:
         """How many devices' numbers the sum has."""
         return len(self.group.uploaded)
 
-    def refused(self, why: str) -> "GroupSum":
-        """Return the same group without its sum, which no honest devices have."""
-        return GroupSum(self.group, None, why, self.group.uploaded)
+    def judged(self, why_not: Callable[[Words], str | None]) -> "GroupSum":
+        """Return the same group; without its sum where a function says why no honest devices come to that."""
+        why = None if self.words is None else why_not(self.words)
+        return self if why is None else GroupSum(self.group, None, why, self.group.uploaded)
 
 
 class _Uploads(Mapping[str, Array]):

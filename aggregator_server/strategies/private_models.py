@@ -4,7 +4,9 @@ The groups' mean weights go through the plan's rule, their mean scores through l
 would. Rules see groups alone, so what a liar does to its own group's sum is not taken back.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,8 @@ from fleet_protocol.errors import PlanError, SecureSumError
 from fleet_protocol.messages.rest import RoundPlan, Update
 from fleet_protocol.numbers.arrays import Floats, Ints
 from fleet_protocol.numbers.tensors import Arrays
-from fleet_protocol.secure_sums.model_sums import CHANGE, ScoreLayout, WeightLayout
+from fleet_protocol.secure_sums.masking import Words
+from fleet_protocol.secure_sums.model_sums import CHANGE, ScoreLayout, ScoreSums, WeightLayout
 
 
 def check_plan(plan: RoundPlan) -> None:
@@ -48,9 +51,13 @@ def aggregate_weights(inputs: RoundInputs) -> RoundResult:
     if inputs.model is None:
         raise AggregationError("the round has no shared model")
     before, layout = inputs.model.weights, WeightLayout.of(inputs.plan, inputs.model.manifest.weight_shapes)
-    sums = [_possible_change(one, layout) for one in read_sums(inputs)]
+    sums = [one.judged(partial(_impossible_change, layout, one.devices)) for one in read_sums(inputs)]
     require_one(sums)
-    groups = tuple(_as_device(inputs, one, layout, before) for one in sums if one.words is not None)
+    groups = tuple(
+        _as_device(inputs, one, partial(layout.mean, one.words, one.devices, before))
+        for one in sums
+        if one.words is not None
+    )
     result = weight_sharing.aggregate(replace(inputs, contributions=groups))
     rule = result.details["aggregation"]
     out = {
@@ -63,10 +70,10 @@ def aggregate_scores(inputs: RoundInputs) -> RoundResult:
     """Average the groups' mean scores label by label (pure). Raises AggregationError: there are none."""
     public_set, settings = inputs.public_set, inputs.plan.aggregation.settings
     layout = ScoreLayout.of(inputs.plan, len(public_set.classes), len(public_set.labels))
-    sums = [_possible_scores(one, layout) for one in read_sums(inputs)]
+    sums = [one.judged(partial(_impossible_scores, layout, one.devices)) for one in read_sums(inputs)]
     require_one(sums)
     averaged = label_wise(
-        [_scores_of(one, layout, inputs.consensus) for one in sums if one.words is not None],
+        [_scores_of(one.name, layout.read(one.words), inputs.consensus) for one in sums if one.words is not None],
         public_set.labels,
         public_set.synthetic,
         inputs.consensus,
@@ -86,17 +93,15 @@ def _with_rule(details: dict[str, Any], rule: dict[str, Any]) -> dict[str, Any]:
     return {**details, "aggregation": {**details["aggregation"], "of_groups": rule}}
 
 
-def _possible_change(one: GroupSum, layout: WeightLayout) -> GroupSum:
-    if one.words is None:
-        return one
-    if np.abs(layout.point.decode(one.words)).max(initial=0.0) > one.devices * CHANGE:
-        return one.refused("its sum says a change of weights that its devices may not send")
-    return one
+def _impossible_change(layout: WeightLayout, devices: int, words: Words) -> str | None:
+    """Return what no sum of so many honest devices says; None where it may be one."""
+    if np.abs(layout.point.decode(words)).max(initial=0.0) > devices * CHANGE:
+        return "its sum says a change of weights that its devices may not send"
+    return None
 
 
-def _as_device(inputs: RoundInputs, one: GroupSum, layout: WeightLayout, before: Arrays) -> Contribution:
-    """Return a group as if it were a device with as many clips as the group has devices."""
-    assert one.words is not None
+def _as_device(inputs: RoundInputs, one: GroupSum, mean: Callable[[], Arrays]) -> Contribution:
+    """Return a group as if it were a device with as many clips as the group has devices; ``mean``: of weights."""
     update = Update(
         round_id=inputs.round_id,
         device_id=one.name,
@@ -105,33 +110,24 @@ def _as_device(inputs: RoundInputs, one: GroupSum, layout: WeightLayout, before:
         classes=inputs.public_set.class_ids,
         clips=one.devices,
     )
-    words, devices = one.words, one.devices
-    return Contribution(
-        update,
-        lambda: {weight_sharing.PREFIX + name: array for name, array in layout.mean(words, devices, before).items()},
-    )
+    return Contribution(update, lambda: {weight_sharing.PREFIX + name: array for name, array in mean().items()})
 
 
-def _possible_scores(one: GroupSum, layout: ScoreLayout) -> GroupSum:
-    """Return a group without its sum where no such number of honest devices comes to that."""
-    if one.words is None:
-        return one
-    table = layout.read(one.words)
-    slack = float(layout.point.decode(np.array([one.devices], np.uint32))[0])  # twice what rounding does
-    if (table.devices < 0).any() or (table.devices > one.devices).any() or (table.devices % 1).any():
-        return one.refused("its sum says a number of devices that it has not")
+def _impossible_scores(layout: ScoreLayout, devices: int, words: Words) -> str | None:
+    """Return what no sum of so many honest devices says; None where it may be one."""
+    table, slack = layout.read(words), layout.point.slack(devices)
+    if (table.devices < 0).any() or (table.devices > devices).any() or (table.devices % 1).any():
+        return "its sum says a number of devices that it has not"
     off = np.where(table.devices > 0, table.betas <= 0, table.betas != 0) | (table.betas > table.devices + slack)
     if off.any():
-        return one.refused("its sum says weights that its devices do not have")
+        return "its sum says weights that its devices do not have"
     if (table.scores < 0).any() or (table.scores > table.betas + slack).any():
-        return one.refused("its sum says scores that are no probabilities")
-    return one
+        return "its sum says scores that are no probabilities"
+    return None
 
 
-def _scores_of(one: GroupSum, layout: ScoreLayout, consensus: Floats) -> DeviceScores:
+def _scores_of(name: str, table: ScoreSums, consensus: Floats) -> DeviceScores:
     """Return a group's mean scores on top of the fleet's, of the classes that its devices have."""
-    assert one.words is not None
-    table = layout.read(one.words)
     columns: Ints = np.flatnonzero(table.devices > 0)
     own = table.scores[:, columns] / table.betas[columns]
-    return DeviceScores(one.name, columns, (consensus[:, columns] + own).astype(np.float32))
+    return DeviceScores(name, columns, (consensus[:, columns] + own).astype(np.float32))

@@ -9,7 +9,7 @@ the noise. A group's direction is divided by the groups' mean count, because its
 groups becomes an embedding again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,6 +35,7 @@ from fleet_protocol.numbers.tensors import Arrays
 from fleet_protocol.numbers.word_order import WordOrder
 from fleet_protocol.secure_sums.bounded_sums import BoundedLayout, means_of
 from fleet_protocol.secure_sums.class_sums import RANGE, ClassSums, SumLayout
+from fleet_protocol.secure_sums.masking import Words
 from fleet_protocol.secure_sums.roster import threshold_of
 
 _NO_EMBEDDING = "its sum says numbers that no embedding has"
@@ -66,7 +67,7 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
     """
     layout = _layout_of(inputs.plan, len(inputs.public_set.classes), inputs.public_set.settings.shape)
     space = None if isinstance(layout, BoundedLayout) else PublicEmbedding(inputs.public_set)
-    sums = [_possible(one, layout, space) for one in read_sums(inputs)]
+    sums = [one.judged(_why_not(one, layout, space)) for one in read_sums(inputs)]
     require_one(sums)
     tables = _tables(layout, sums)
     settings = inputs.plan.aggregation.settings | {"vote_cap": float("inf")}  # each device's was capped by itself
@@ -99,25 +100,27 @@ def _deviation(layout: BoundedLayout, one: GroupSum) -> float:
     return layout.deviation_of(one.devices, threshold_of(len(one.group.members)))
 
 
-def _possible(one: GroupSum, layout: SumLayout | BoundedLayout, space: PublicEmbedding | None) -> GroupSum:
-    """Return a group without its sum where no such number of honest devices comes to that."""
-    if one.words is None:
-        return one
-    if isinstance(layout, BoundedLayout):
-        why = impossible(layout.read(one.words), one.devices, _deviation(layout, one))
-    else:
-        table = layout.read(one.words)
-        why = _impossible(table, one.devices, layout)
+def _why_not(
+    one: GroupSum, layout: SumLayout | BoundedLayout, space: PublicEmbedding | None
+) -> Callable[[Words], str | None]:
+    """Return what says why so many honest devices have no such sum; None where they may."""
+
+    def why(words: Words) -> str | None:
+        if isinstance(layout, BoundedLayout):
+            return impossible(layout.read(words), one.devices, _deviation(layout, one))
+        table = layout.read(words)
         has = table.devices[:, 0] > 0
-        if why is None and space is not None and not space.holds(table.numbers[has, 0] / table.weights[has, :1]):
-            why = _NO_EMBEDDING
-    return one if why is None else one.refused(why)
+        if (found := _impossible(table, one.devices, layout)) is not None or space is None:
+            return found
+        return None if space.holds(table.numbers[has, 0] / table.weights[has, :1]) else _NO_EMBEDDING
+
+    return why
 
 
 def _impossible(table: ClassSums, devices: int, layout: SumLayout) -> str | None:
     """Return what no sum of so many honest devices says; None where it may be one."""
     counts, weights = table.devices[:, 0], table.weights
-    slack = float(layout.point.decode(np.array([devices], np.uint32))[0])  # twice what rounding does
+    slack = layout.point.slack(devices)
     if (counts < 0).any() or (counts > devices).any() or (counts != np.rint(counts)).any():
         return "its sum says a number of devices that it has not"
     if (weights < 0).any() or (weights > layout.vote_cap * counts[:, None] + slack).any():

@@ -88,15 +88,13 @@ class Corpus:
     def devices(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """Return the devices' means, float64 [devices, classes, numbers], and the clips that nobody has."""
         means = np.full((DEVICES, len(WORDS), self.embeddings.shape[1]), np.nan)
-        used = np.zeros(len(self.labels), np.bool_)
         of_word = [rng.permutation(np.flatnonzero(self.labels == column)) for column in range(len(WORDS))]
         halves = [rows[: len(rows) // 2] for rows in of_word]  # the other half is heard
         for device in range(DEVICES):
             for column in rng.permutation(len(WORDS))[:KNOWN]:
                 taken = rng.choice(halves[column], TAKES, replace=False)
                 means[device, column] = self.embeddings[taken].mean(axis=0)
-        used[np.concatenate(halves)] = True
-        return means, np.flatnonzero(~used)
+        return means, np.setdiff1d(np.arange(len(self.labels)), np.concatenate(halves))
 
     def right(self, found: Means, clips: NDArray[np.intp]) -> float:
         """Return how many per cent of clips are nearest to their word's prototype."""

@@ -32,6 +32,10 @@ class FixedPoint:
             raise SecureSumError(f"{addends} numbers up to {largest:g} are too large to be summed in 32 bits")
         return cls(bits)
 
+    def slack(self, addends: int) -> float:
+        """Return twice what rounding puts a sum of so many numbers off, at most."""
+        return math.ldexp(addends, -self.bits)
+
     def encode(self, numbers: Doubles) -> NDArray[np.uint32]:
         """Return numbers, rounded, as uint32 of the same shape; those below 0 count down from 2^32."""
         whole = np.rint(np.ldexp(numbers, self.bits)).astype(np.int64)

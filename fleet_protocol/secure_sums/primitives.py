@@ -55,7 +55,7 @@ def agree(private: bytes, others: str, purpose: bytes) -> bytes:
 
 
 def open_agreement(private: bytes) -> Callable[[str, bytes], bytes]:
-    """Return :func:`agree` with one private key, whose loading takes a quarter of the time."""
+    """Return :func:`agree` with one private key, which is loaded once: a group has many to agree with."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
     own = X25519PrivateKey.from_private_bytes(private)

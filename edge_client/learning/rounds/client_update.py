@@ -147,10 +147,13 @@ class ClientUpdate:
     def described(
         self, clips: Clips, new: list[int], of_fleet: Sequence[int], share_names: bool
     ) -> tuple[Update, Arrays]:
-        """Return an upload's document without metrics, and arrays that describe the new sounds, of these slots."""
+        """Return an upload's document without metrics, and arrays that describe the new sounds, of these slots.
+
+        In a private round nothing is told of them, so there are none.
+        """
         known = [slot for slot in of_fleet if clips.count(slot)] if new else []
         arrays: Arrays = {}
-        if new:
+        if new and self.work.plan.private is None:
             x0, mask = self.model.normalise(self.context.public_set.features), self.label_map.mask
             arrays = describe(self.model, mask, clips, x0, known + new, self.settings, self.rng)
         whose = self.work, self.device_id, self.model.manifest.feature_settings.digest, self.label_map

@@ -23,8 +23,8 @@ def put_masked(
     """Put the upload into the outbox, where it stays as it is if it was made before.
 
     ``numbers``: what the device adds, uint32 [length of the round's layout]; ``noise``: as in
-    :meth:`PrivateRounds.upload`. Raises SecureSumError if the device has
-    not agreed on masks, WorkError if the upload was made before and is gone.
+    :meth:`PrivateRounds.upload`. Raises SecureSumError if the device has not agreed on masks, WorkError if the upload
+    was made before and is gone.
     """
     # What a plain upload tells of labels, clips and new sounds is left empty: only sums are told.
     classes = tuple(info.class_id for info in work.classes)
