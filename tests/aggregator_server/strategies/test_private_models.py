@@ -25,14 +25,14 @@ PUBLIC = public_set(40)
 
 @dataclass
 class Weighing(PrivateDevice):
-    """It trained the shared model a little; ``change``: what it says of every weight instead."""
+    """It trained the shared model a little, the way that all go; ``change``: what it says of every weight instead."""
 
     change: float | None = None
 
     def trained(self):
         rng = np.random.default_rng([self.number, 4])
         return {
-            name: array + (rng.normal(0, 0.1, array.shape) if self.change is None else self.change)
+            name: array + (rng.normal(0.1, 0.02, array.shape) if self.change is None else self.change)
             for name, array in MODEL.weights.items()
         }
 
