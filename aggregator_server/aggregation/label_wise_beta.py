@@ -2,7 +2,7 @@
 
     f_G^{i+1}(x_0) = sum_m beta_m f_m^i(x_0),   label by label over the devices m that own the label,
 
-f_m^i are device m's alpha-updated scores (alpha_update.py), x_0 the public set. beta = 1 where one device alone owns
+f_m^i are device m's alpha-updated scores, x_0 the public set. beta = 1 where one device alone owns
 the label, else the device's accuracy on the public set. To the letter, a label of several owners
 multiplies its history by sum(beta) in every round; the normalised form divides by it. Above chance, the accuracy counts
 less that of guessing: a device whose scores are wrong, however sure, then has no weight beside others.
@@ -53,6 +53,19 @@ class LabelWise:
     accuracies: dict[str, float]
     betas: dict[int, dict[str, float]]
     plain_mean: tuple[int, ...]
+
+
+def alpha_update(own: Floats, consensus: Floats, clips: float) -> Floats:
+    """Add a device's probabilities to the fleet's scores: f_m <- f_G + alpha p_m, alpha = |D_m| / |D_0|.
+
+    (Algorithm 1, local update, choice 1.)
+
+    Args:
+        own: float32 [public samples, classes], p_m, of the classes that the device owns.
+        consensus: the same columns of f_G; zeros before the first consensus.
+        clips: |D_m|, the clips that the device learned from in this round.
+    """
+    return np.asarray(consensus + own * np.float32(clips / len(own)), np.float32)
 
 
 def accuracy(device: DeviceScores, labels: Ints, synthetic: Bools) -> float:

@@ -62,7 +62,7 @@ def weight_rules() -> tuple[str, ...]:
 
     Raises PluginError: an installed package's rule cannot be used.
     """
-    return tuple(name for name, rule in rules().items() if rule.combine is not None)
+    return tuple(sorted(name for name, rule in rules().items() if rule.combine is not None))
 
 
 def aggregate_weights(
@@ -87,8 +87,7 @@ def aggregate_weights(
     """
     rule = rules().get(choice.name)
     if rule is None or rule.combine is None:
-        known = ", ".join(sorted(weight_rules()))
-        raise AggregationError(f"{choice.name!r} combines no weights; rules that do: {known}")
+        raise AggregationError(f"{choice.name!r} combines no weights; rules that do: {', '.join(weight_rules())}")
     values: Values = complete(f"aggregation method {rule.name!r}", rule.all_settings, choice.settings)
     start = uploads.layout.flatten(previous)
     details: dict[str, Any] = {}

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aggregator_server.aggregation.coordinate_wise import coordinate_median
 from aggregator_server.aggregation.input_bounds import CLIPPED_CLIPS, capped_sizes, usual_size
-from aggregator_server.aggregation.median import coordinate_median
 from aggregator_server.aggregation.rule import Combined, Rule, Values
 from aggregator_server.aggregation.updates import Updates, layer_distances
 from aggregator_server.aggregation.weighted_mean import BY_SIZE, weighted_mean

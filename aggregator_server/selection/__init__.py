@@ -1,1 +1,1 @@
-"""Which devices take part in a round: one file for each method."""
+"""Which devices take part in a round."""

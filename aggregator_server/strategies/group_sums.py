@@ -1,4 +1,4 @@
-"""The sums of a private round's groups, and the check of the masked uploads behind them."""
+"""The sums of a private round's groups: the check of the masked uploads behind them, and what noisy ones can say."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +10,10 @@ from aggregator_server.aggregation.contract import Contribution, PrivateGroup, R
 from aggregator_server.errors import AggregationError, MalformedUpdateError
 from fleet_protocol.errors import SecureSumError
 from fleet_protocol.messages.rest import Update
-from fleet_protocol.numbers.arrays import Array
+from fleet_protocol.numbers.arrays import Array, Doubles
 from fleet_protocol.numbers.tensors import Arrays
-from fleet_protocol.secure_sums.class_sums import MASKED
+from fleet_protocol.secure_sums.bounded_sums import COUNT, STANDS_OUT, NoisySums
+from fleet_protocol.secure_sums.class_sums import MASKED, ClassSums
 from fleet_protocol.secure_sums.masking import Words
 from fleet_protocol.secure_sums.roster import Roster, context_digest
 from fleet_protocol.secure_sums.unmasking import unmasked
@@ -117,3 +118,28 @@ def described(sums: Sequence[GroupSum], stood_out: Mapping[int, Mapping[str, Any
             screened |= {device_id: {"group": number, **why} for device_id in one.group.uploaded}
         groups.append({"devices": [member.device_id for member in one.group.members], "outcome": outcome})
     return {"aggregation": {"screened": screened}, "private_groups": groups}
+
+
+_FARTHEST = 8.0  # standard deviations: of a million numbers none lies farther by chance
+
+
+def impossible(table: NoisySums, devices: int, deviation: float) -> str | None:
+    """Return what no sum of so many honest devices says; None where it may be one. ``deviation``: of its noise."""
+    slack = _FARTHEST * deviation
+    if (np.abs(table.counts - devices / 2) > devices / 2 + slack / COUNT).any():
+        return "its sum says a number of devices that it has not, with any noise"
+    if (np.abs(table.directions) > devices + slack).any():
+        return "its sum says numbers that its devices cannot add, with any noise"
+    return None
+
+
+def heard(tables: Sequence[NoisySums], deviations: Sequence[float]) -> list[ClassSums]:
+    """Return groups' sums as those of a round without noise, with the classes alone that stand out of all noise.
+
+    ``deviations``: of the noise of each. A group weighs as all do, by the mean count: its own is mostly noise where
+    groups are small.
+    """
+    counts: Doubles = np.mean([table.counts for table in tables], axis=0)
+    there = counts * len(tables) > STANDS_OUT * float(np.linalg.norm(deviations)) / COUNT
+    has, weights = there.astype(np.float64)[:, None], np.where(there, counts, 0.0)[:, None]
+    return [ClassSums(has, weights, table.directions[:, None], np.zeros(len(counts))) for table in tables]

@@ -17,12 +17,18 @@ import numpy as np
 
 from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms
 from aggregator_server.aggregation.group_screen import FAR, is_undecided, ratios, stand_out
-from aggregator_server.aggregation.order_mean import alike, combine_order
-from aggregator_server.aggregation.prototype_mean import combine
+from aggregator_server.aggregation.prototype_mean import alike, combine, combine_order
 from aggregator_server.discovery.public_embedding import PublicEmbedding
 from aggregator_server.errors import AggregationError
-from aggregator_server.strategies.group_sums import GroupSum, check_masked, described, read_sums, require_one
-from aggregator_server.strategies.noisy_sums import heard, impossible
+from aggregator_server.strategies.group_sums import (
+    GroupSum,
+    check_masked,
+    described,
+    heard,
+    impossible,
+    read_sums,
+    require_one,
+)
 from fleet_protocol.bundle.shipped_statistics import shipped_manifest
 from fleet_protocol.errors import PlanError, SecureSumError
 from fleet_protocol.limits import WORD_S

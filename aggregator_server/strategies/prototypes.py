@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms
 from aggregator_server.aggregation.label_wise_beta import DETAILED
-from aggregator_server.aggregation.negative_prototypes import Said, fleet_negatives
-from aggregator_server.aggregation.order_mean import COMPARED, alike, combine_order
-from aggregator_server.aggregation.prototype_mean import combine
+from aggregator_server.aggregation.prototype_mean import COMPARED, Said, alike, combine, combine_order, fleet_negatives
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import recognise
 from aggregator_server.discovery.public_embedding import PublicEmbedding

@@ -36,8 +36,8 @@ def discover(
 ) -> Registry[T]:
     """Return the methods, of one of the classes ``kinds``, of a table, a package's modules and installed packages.
 
-    The direct modules of ``package`` are imported, and asked for ``attribute``. An entry point of ``group`` must have
-    the name of the method that it leads to.
+    The direct modules of ``package`` are imported, and asked for ``attribute``: a method, or several. An entry point of
+    ``group`` must have the name of the method that it leads to.
 
     Raises PluginError: a method cannot be loaded, is of another kind, or has a name that is taken.
     """
@@ -49,8 +49,8 @@ def discover(
         _add(found, named, "the table of ours")
     modules = [] if package is None else pkgutil.iter_modules(import_module(package).__path__, f"{package}.")
     for module in modules:
-        method = getattr(import_module(module.name), attribute, None)
-        if method is not None:
+        methods = getattr(import_module(module.name), attribute, ())
+        for method in methods if isinstance(methods, tuple) else (methods,):
             _add(found, method, module.name)
     for entry in entry_points(group=group):
         _add(found, _load(entry, kinds), _describe(entry))

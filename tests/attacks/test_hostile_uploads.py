@@ -8,8 +8,8 @@ import pytest
 from safetensors.numpy import save
 
 from aggregator_server.limits import NEW_CLASSES_OF_A_DEVICE
-from aggregator_server.strategies.fedkws_ui import adaptive_local_training
 from aggregator_server.strategies.registry import complete, known_settings
+from aggregator_server.strategies.sharing import adaptive_local_training
 from aggregator_server.strategies.strategy import DeviceStatistics
 from fleet_protocol.limits import REPORTS
 from fleet_protocol.messages.rest import Choice

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from aggregator_server.aggregation import krum as module
-from aggregator_server.aggregation.krum import krum
-from aggregator_server.aggregation.multi_krum import multi_krum
+from aggregator_server.aggregation.krum import krum, multi_krum
 from aggregator_server.errors import AggregationError
 from tests.support.update_sets import fleets, matrix, updates
 

@@ -11,7 +11,7 @@ from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.queries import read_history
 from aggregator_server.rounds.replies import describe_round, summarise_round
 from aggregator_server.selection.draw import Candidate, History, select, selections
-from aggregator_server.selection.dynamic import settled_after
+from aggregator_server.selection.probabilities import settled_after
 from aggregator_server.strategies.registry import complete
 from fleet_protocol.messages.rest import Choice
 from tests.support.aggregator_process import FakeDevice

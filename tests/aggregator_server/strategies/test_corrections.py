@@ -7,8 +7,7 @@ import pytest
 
 from aggregator_server.aggregation.contract import ClassTerms, UploadTerms
 from aggregator_server.aggregation.input_bounds import FeatureRange
-from aggregator_server.aggregation.negative_prototypes import COMPARED, Said, fleet_negatives
-from aggregator_server.aggregation.prototype_mean import RULE
+from aggregator_server.aggregation.prototype_mean import COMPARED, RULE, Said, fleet_negatives
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.strategies.prototypes import aggregate, check
 from fleet_protocol.errors import TensorError

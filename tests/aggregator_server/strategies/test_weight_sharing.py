@@ -11,8 +11,8 @@ from aggregator_server.rounds.publishing import describe_model
 from aggregator_server.rounds.replies import describe_round
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store.tables import RoundRow
-from aggregator_server.strategies.fedkws_ui import adaptive_local_training
 from aggregator_server.strategies.registry import complete, strategies
+from aggregator_server.strategies.sharing import adaptive_local_training
 from aggregator_server.strategies.strategy import DeviceStatistics
 from aggregator_server.strategies.weight_sharing import aggregate, check
 from fleet_protocol.messages.rest import Choice, ClassReport
