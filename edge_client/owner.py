@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edge_client.capture.pauses import Pauses
 from edge_client.clips.folders import check_folder, check_label, is_label, known_labels, rejected
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
@@ -16,11 +17,10 @@ from edge_client.config import Config, load_config
 from edge_client.detection.sound_names import Guesser
 from edge_client.errors import ClipError
 from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
-from edge_client.storage.class_offers import Offer
 from edge_client.storage.database import FILE, Database
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.fleet_classes import Offer
 from edge_client.storage.owner_acts import OwnerActs
-from edge_client.storage.pauses import Pauses
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.bundle.bundle_file import Manifest, read_bundle
 from fleet_protocol.bundle.feature_settings import FeatureSettings

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from edge_client.clips.embedding_cache import forget_clips
 from edge_client.clips.folders import DELETED, Clip, check_label, choose_known, clip_files, folder_of, rejected
 from edge_client.clips.importing import Summary, import_folder
 from edge_client.clips.store import ClipStore
@@ -22,10 +23,8 @@ from edge_client.owner import Teaching
 from edge_client.questions.answers import store_of
 from edge_client.questions.store import QuestionStore
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.owner_acts import Act, Move, Moving
-from edge_client.storage.owner_choices import Listened
-from edge_client.storage.wrong_detections import add_wrong_detections, read_wrong_detections
+from edge_client.storage.owner_choices import Listened, add_wrong_detections, read_wrong_detections
 from fleet_protocol.bundle.bundle_file import read_bundle
 
 # Seconds for which a slider that is moved again goes on with the same change.

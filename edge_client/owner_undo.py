@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import get_args
 
+from edge_client.clips.embedding_cache import forget_clips
 from edge_client.clips.folders import REJECTED, Clip, choose_known, clip_files
 from edge_client.clips.store import link_or_copy
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
 from edge_client.owner_changes import call_class, throw_away
 from edge_client.questions.answers import answers, in_words, take_back
-from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.owner_acts import Act, Move, Moving
-from edge_client.storage.owner_choices import Listened
-from edge_client.storage.wrong_detections import remove_wrong_detections
+from edge_client.storage.owner_choices import Listened, remove_wrong_detections
 
 _BETWEEN_FOLDERS = get_args(Moving)
 

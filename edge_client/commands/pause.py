@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from edge_client.commands import Commands, report, set_command
 
 if TYPE_CHECKING:
+    from edge_client.capture.pauses import Pauses
     from edge_client.storage.device_state import DeviceState
-    from edge_client.storage.pauses import Pauses
 
 
 def add(commands: Commands) -> None:
@@ -22,9 +22,9 @@ def add(commands: Commands) -> None:
 
 
 def _opened(options: argparse.Namespace) -> tuple[DeviceState, Pauses]:
+    from edge_client.capture.pauses import Pauses
     from edge_client.config import load_config
     from edge_client.storage.device_state import DeviceState
-    from edge_client.storage.pauses import Pauses
 
     config = load_config(options.config)
     state = DeviceState(config.device.state)
@@ -32,9 +32,9 @@ def _opened(options: argparse.Namespace) -> tuple[DeviceState, Pauses]:
 
 
 def _pause(options: argparse.Namespace) -> int:
+    from edge_client.capture.pauses import seconds_of
     from edge_client.daemon.status import PATIENCE_S, has_closed
     from edge_client.errors import StateError
-    from edge_client.storage.pauses import seconds_of
 
     for_s = None if options.span is None else seconds_of(options.span)
     state, pauses = _opened(options)

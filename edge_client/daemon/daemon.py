@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from edge_client.capture.microphone import Microphone
+from edge_client.capture.pauses import Pause, Pauses
 from edge_client.capture.shared_microphone import LentMicrophone
 from edge_client.clips.folders import known_labels, labels_with_clips
 from edge_client.clips.store import ClipStore
@@ -58,9 +59,8 @@ from edge_client.owner_changes import empty_deleted
 from edge_client.questions.answers import OFFER, answer, finish_all
 from edge_client.questions.asking import Asker
 from edge_client.rules.sink import RulesSink
-from edge_client.storage.class_offers import Offer
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.pauses import Pause, Pauses
+from edge_client.storage.fleet_classes import Offer
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.ground.command_line import version

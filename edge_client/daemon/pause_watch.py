@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from edge_client.capture.pauses import Pause, Pauses
 from edge_client.capture.shared_microphone import LentMicrophone, is_free
 from edge_client.errors import StateError
 from edge_client.events import Switch
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.pauses import Pause, Pauses
 
 log = logging.getLogger(__name__)
 

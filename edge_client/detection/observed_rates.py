@@ -21,7 +21,7 @@ from edge_client.detection.thresholds import Tail
 from edge_client.errors import StateError
 from edge_client.logs import RateLimitedLog
 from edge_client.storage.database import Database
-from edge_client.storage.wrong_detections import forget_wrong_detections, read_wrong_detections
+from edge_client.storage.owner_choices import forget_wrong_detections, read_wrong_detections
 from fleet_protocol.bundle.bundle_file import Manifest
 
 log = logging.getLogger(__name__)

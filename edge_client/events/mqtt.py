@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from edge_client.capture.pauses import Pause
 from edge_client.config.sections import MqttConfig
 from edge_client.errors import EdgeError
 from edge_client.events import Asked, Event, Health, Reply, Sink, Switch
@@ -23,7 +24,6 @@ from edge_client.events.mqtt_switches import shown as shown_pause
 from edge_client.logs import RateLimitedLog
 from edge_client.storage.database import FILE, Database
 from edge_client.storage.label_keys import LabelKeys, label_key
-from edge_client.storage.pauses import Pause
 
 if TYPE_CHECKING:
     from paho.mqtt.client import MQTTMessageInfo

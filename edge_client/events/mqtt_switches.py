@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from edge_client.capture.pauses import Pause, seconds_of
 from edge_client.errors import ConfigError
 from edge_client.events import Switch, iso
-from edge_client.storage.pauses import Pause, seconds_of
 
 PAUSE, SET = "pause", "/set"
 """Topic behind the device's own that says whether it is paused, retained; and what is behind such a topic's command."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Sequence
 
+from edge_client.capture.pauses import Pause
 from edge_client.config import Config
 from edge_client.events import Asked, Event, Health, Heard, Reply, Sink, Stored, Switch
 from edge_client.events.delivery import Delivery
@@ -12,7 +13,6 @@ from edge_client.events.journal import Journal
 from edge_client.events.json_lines import JsonLines
 from edge_client.events.mqtt import MqttSink
 from edge_client.storage.database import FILE, Database
-from edge_client.storage.pauses import Pause
 
 # Sounds that may wait for the disk, 64 kB each.
 _MAX_WAITING = 16

@@ -10,7 +10,7 @@ from edge_client.errors import ClipError, EdgeError
 from edge_client.owner import Teaching
 from edge_client.questions.store import NO, SAYINGS, WAS, WEEK_S, YES, Question, QuestionStore
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.wrong_detections import add_wrong_detections, remove_wrong_detections
+from edge_client.storage.owner_choices import add_wrong_detections, remove_wrong_detections
 from fleet_protocol.ground.atomic_files import remove_durably
 
 OFFER = "offer:"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
+from edge_client.clips.embedding_cache import is_clip
 from edge_client.config import Config
 from edge_client.detection.doubts import Doubt
 from edge_client.detection.sound_names import Guesser
@@ -24,7 +25,6 @@ from edge_client.questions.store import NO, WAS, WEEK_S, YES, Book, Candidate, Q
 from edge_client.storage.ages import DAY_S
 from edge_client.storage.checked_files import read_checked
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.embedding_cache import is_clip
 from fleet_protocol.bundle.bundle_file import Manifest
 from fleet_protocol.errors import TensorError
 from fleet_protocol.numbers.arrays import Floats

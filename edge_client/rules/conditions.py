@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from edge_client.config.hours import Hours
 from edge_client.config.rules import RuleConfig
@@ -51,6 +52,17 @@ class Occurrence:
         """Return that it was loud for the time that a rule names."""
         document = {"time": iso(moment), "kind": LOUD, "label": LOUD, "level_db": round(level_db, 1)}
         return cls(moment, LOUD, heard_by, 1.0, level_db, document | ({"input": heard_by} if heard_by else {}))
+
+
+def told(rule: RuleConfig, found: Occurrence, device: str, **more: object) -> dict[str, Any]:
+    """Return the document that a rule's actions get."""
+    names = {"label": found.label, "input": found.input, "device": device, "rule": rule.name}
+    names["guess"] = str(found.document.get("guess", ""))
+    then = datetime.fromtimestamp(found.time)
+    figures = {"time": f"{then:%H:%M:%S}", "score": f"{100 * found.score:.0f} %"}
+    figures |= {"level_db": f"{found.level_db:.0f} dB"}
+    message = rule.message.format_map(names | figures)
+    return {**found.document, "rule": rule.name, "device": device, "message": message, **more}
 
 
 class GoingOn:

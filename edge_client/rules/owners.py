@@ -1,23 +1,67 @@
-"""Rules that the owner makes on the page, beside those of the configuration, and how all of them are."""
+"""Rules that the owner makes on the page, beside those of the configuration, and how all of them are.
+
+They are as private as the configuration: they hold addresses and secrets.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import dacite
 
 from edge_client.config import Config
 from edge_client.config.rules import MOST_RULES, RuleConfig
 from edge_client.errors import ConfigError, StateError
 from edge_client.events import Event
 from edge_client.rules.actions import actions_of
-from edge_client.rules.conditions import Occurrence
+from edge_client.rules.conditions import Occurrence, told
 from edge_client.rules.outbox import Outbox
-from edge_client.rules.sink import told
+from edge_client.storage.database import Database
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.owners_rules import RulesOfDevice, write_rules
 
+log = logging.getLogger(__name__)
+
+_NOTE = "rules"
 _TEST_S, _LOOK_S = 60.0, 0.2
+
+
+class RulesOfDevice:
+    """All rules: those ``written`` in the configuration, then those of the page; both may change while it runs."""
+
+    def __init__(self, written: Sequence[RuleConfig], database: Database) -> None:
+        self.written, self._database = tuple(written), database
+        self._key: object = None
+        self._kept: object = None
+        self._rules = self.written
+
+    def now(self) -> tuple[RuleConfig, ...]:
+        """Return the rules; they are read anew only where somebody changed them. Raises as :class:`Database`."""
+        key = self._database.key()
+        if key != self._key:
+            kept = self._database.note(_NOTE) or []
+            if kept != self._kept:
+                self._rules = (*self.written, *_read(kept))
+            self._key, self._kept = key, kept
+        return self._rules
+
+
+def _read(kept: Sequence[dict[str, Any]]) -> list[RuleConfig]:
+    found = []
+    for values in kept:
+        try:
+            found.append(dacite.from_dict(RuleConfig, values, dacite.Config(cast=[tuple])))
+        except (ConfigError, dacite.DaciteError) as error:  # a later release wrote it
+            log.warning("a rule of the page cannot be used and is left out: %s", error)
+    return found
+
+
+def write_rules(database: Database, rules: Sequence[RuleConfig]) -> None:
+    """Keep these in place of what was there. Raises StateError, OSError as :class:`Database`."""
+    database.set_note(_NOTE, [dataclasses.asdict(rule) for rule in rules] or None)
 
 
 class Rules:

@@ -6,9 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from edge_client.config.rules import RuleConfig
 from edge_client.errors import StateError
@@ -17,10 +15,10 @@ from edge_client.events.delivery import Delivery
 from edge_client.home.arbitration import HomeEvent
 from edge_client.logs import RateLimitedLog
 from edge_client.rules.actions import ActionError, Actions, Broker, actions_of
-from edge_client.rules.conditions import Condition, GoingOn, Occurrence
+from edge_client.rules.conditions import Condition, GoingOn, Occurrence, told
 from edge_client.rules.outbox import Message, Outbox
+from edge_client.rules.owners import RulesOfDevice
 from edge_client.storage.database import Database
-from edge_client.storage.owners_rules import RulesOfDevice
 
 log = logging.getLogger(__name__)
 
@@ -133,14 +131,3 @@ class RulesSink(Sink):
             self._outbox.failed(message, str(error), for_good=error.for_good)
         else:
             self._outbox.done(message)
-
-
-def told(rule: RuleConfig, found: Occurrence, device: str, **more: object) -> dict[str, Any]:
-    """Return the document that a rule's actions get."""
-    names = {"label": found.label, "input": found.input, "device": device, "rule": rule.name}
-    names["guess"] = str(found.document.get("guess", ""))
-    then = datetime.fromtimestamp(found.time)
-    figures = {"time": f"{then:%H:%M:%S}", "score": f"{100 * found.score:.0f} %"}
-    figures |= {"level_db": f"{found.level_db:.0f} dB"}
-    message = rule.message.format_map(names | figures)
-    return {**found.document, "rule": rule.name, "device": device, "message": message, **more}

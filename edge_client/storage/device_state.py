@@ -11,16 +11,13 @@ from typing import Any
 from edge_client.errors import DamagedError, StateError
 from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.checked_files import file_digest, finished_files, mend_twice, read_checked, write_checked
-from edge_client.storage.class_names import ClassNames
-from edge_client.storage.class_offers import ClassOffers
 from edge_client.storage.database import FILE, Database
+from edge_client.storage.fleet_classes import ClassNames, ClassOffers
 from edge_client.storage.identity import SIGNING_KEY, IdentityStore, MembershipStore
 from edge_client.storage.locks import is_locked, take_lock
 from edge_client.storage.owner_acts import OwnerActs
 from edge_client.storage.owner_choices import OwnerChoices
-from edge_client.storage.privacy_ledger import FILE as PRIVACY
-from edge_client.storage.privacy_ledger import PrivacyLedger
-from edge_client.storage.private_rounds import PrivateRoundStore
+from edge_client.storage.private_rounds import PRIVACY, PrivacyLedger, PrivateRoundStore
 from edge_client.storage.saved_model import ModelStore
 from fleet_protocol.ground.atomic_files import leftovers, make_folder, remove_durably
 

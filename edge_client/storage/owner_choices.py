@@ -1,8 +1,11 @@
-"""What an owner decided beside the clips: thresholds, what is listened for and when, and whether sounds are kept."""
+"""What an owner decided beside the clips, and called wrong: as private as the clips, it never leaves.
+
+Thresholds, what is listened for and when, whether sounds are kept. All raise StateError, OSError as :class:`Database`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from edge_client.config.hours import Hours
@@ -11,6 +14,11 @@ from edge_client.storage.database import Database
 from edge_client.storage.label_keys import Renamings, label_key
 
 _KEEPS_DETECTED, _THRESHOLDS, _LISTENED = "keeps_detected", "thresholds", "listened"
+# Wrong detections that are remembered.
+_NEWEST = 500
+_OLDER = """
+DELETE FROM wrong_detections WHERE id <= (SELECT id FROM wrong_detections ORDER BY id DESC LIMIT 1 OFFSET ?)
+"""
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class Listened:
 
 
 class OwnerChoices:
-    """A device's owner's choices. All raise StateError, OSError as :class:`Database` does."""
+    """A device's owner's choices."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -101,3 +109,27 @@ class OwnerChoices:
             self.set_threshold(label, None)
         for label in self.listened().keys() & set(labels):
             self.listen(label, Listened())
+
+
+def read_wrong_detections(database: Database) -> list[tuple[float, str]]:
+    """Return time, s since 1970, and label of detections that the owner called wrong."""
+    return database.rows("SELECT at, label FROM wrong_detections ORDER BY id")
+
+
+def add_wrong_detections(database: Database, found: Iterable[tuple[float, str]]) -> None:
+    """Remember more of them, the newest alone where there are many."""
+    with database.changing() as connection:
+        connection.executemany("INSERT OR IGNORE INTO wrong_detections (at, label) VALUES (?, ?)", found)
+        connection.execute(_OLDER, (_NEWEST,))
+
+
+def remove_wrong_detections(database: Database, found: Iterable[tuple[float, str]]) -> None:
+    """Forget some of them: the owner took back what he said."""
+    with database.changing() as connection:
+        connection.executemany("DELETE FROM wrong_detections WHERE at = ? AND label = ?", found)
+
+
+def forget_wrong_detections(database: Database) -> None:
+    """Forget all of them."""
+    with database.changing() as connection:
+        connection.execute("DELETE FROM wrong_detections")

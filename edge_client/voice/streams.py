@@ -11,6 +11,7 @@ import numpy as np
 from edge_client.audio.level import rms_dbfs
 from edge_client.audio.offset import OffsetFilter
 from edge_client.audio.resampling import StreamResampler
+from edge_client.capture.pauses import Pauses
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector, Loaded
 from edge_client.errors import EdgeError
@@ -18,7 +19,6 @@ from edge_client.events import Event, Heard
 from edge_client.home.background import Background
 from edge_client.home.line import HomeLine
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.pauses import Pauses
 from fleet_protocol.errors import FeatureMismatchError
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from edge_client.audio.recordings import Recordings
+from edge_client.clips.embedding_cache import EmbeddingCache
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig
@@ -19,7 +20,6 @@ from edge_client.events import Event
 from edge_client.events.journal import Journal, past_events
 from edge_client.storage.checked_files import copy_of, read_checked
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.embedding_cache import EmbeddingCache
 from edge_client.storage.identity import Membership
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.ready_bundles import find_bundle

@@ -12,7 +12,7 @@ from edge_client.errors import ClipError
 from edge_client.owner_changes import delete, purge, rename, say, tune
 from edge_client.owner_undo import changes, undo
 from edge_client.storage.owner_acts import Act
-from edge_client.storage.wrong_detections import read_wrong_detections
+from edge_client.storage.owner_choices import read_wrong_detections
 from tests.support.asked_device import Owner, sound
 from tests.support.sounds import RATE, write_clips
 

@@ -10,8 +10,8 @@ from edge_client.learning.rounds.client_update import ClientState, ClientUpdate
 from edge_client.learning.rounds.clips import evidence
 from edge_client.learning.rounds.guard import Listener, Verdict, choose_listener
 from edge_client.learning.teaching.job import DeviceModel, go_over
-from edge_client.storage.class_offers import Refused
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.fleet_classes import Refused
 from edge_client.storage.saved_model import Progress, SavedModel
 
 log = logging.getLogger(__name__)

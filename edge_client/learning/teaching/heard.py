@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from edge_client.audio.recordings import Recordings, loud_stretch, read_recording, require_whole, whole_stretch
+from edge_client.clips.embedding_cache import EmbeddingCache, clip_key
 from edge_client.clips.folders import BACKGROUND, REJECTED
 from edge_client.config import Config
 from edge_client.detection.score_table import TABLE
@@ -27,7 +28,6 @@ from edge_client.features.augmentation import (
 )
 from edge_client.features.embedding import JointEmbedding
 from edge_client.features.front_end import FrontEnd, open_front_end
-from edge_client.storage.embedding_cache import EmbeddingCache, clip_key
 from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.numbers.arrays import Floats
 

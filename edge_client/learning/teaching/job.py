@@ -26,8 +26,8 @@ from edge_client.learning.teaching.fleet_sounds import FleetSounds
 from edge_client.learning.teaching.heard import Embedder
 from edge_client.learning.teaching.lesson import Lesson
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.class_offers import Refused
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.fleet_classes import Refused
 from edge_client.storage.saved_model import TEACHING, SavedModel
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.messages.rest import ClassInfo

@@ -22,7 +22,7 @@ from edge_client.learning.teaching.tails import tails_of
 from edge_client.learning.teaching.trial import Trial
 from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.class_offers import Refused
+from edge_client.storage.fleet_classes import Refused
 from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.numbers.tensors import Arrays
 

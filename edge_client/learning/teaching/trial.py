@@ -18,7 +18,7 @@ from edge_client.detection.scores import Scorer
 from edge_client.detection.thresholds import Tail
 from edge_client.learning.teaching.material import SAME_SOUND, Material
 from edge_client.model.prototypes import Prototype
-from edge_client.storage.class_offers import Refused
+from edge_client.storage.fleet_classes import Refused
 from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.numbers.arrays import Doubles, Floats
 

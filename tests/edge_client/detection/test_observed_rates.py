@@ -14,7 +14,7 @@ from edge_client.detection.thresholds import Tail
 from edge_client.model.runtime import ModelRuntime
 from edge_client.owner import Teaching
 from edge_client.owner_changes import purge
-from edge_client.storage.wrong_detections import add_wrong_detections, read_wrong_detections, remove_wrong_detections
+from edge_client.storage.owner_choices import add_wrong_detections, read_wrong_detections, remove_wrong_detections
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.bundle.ready_bundles import find_bundle

@@ -10,7 +10,7 @@ from edge_client.detection.observed_rates import ObservedRates
 from edge_client.detection.room_tails import Reached
 from edge_client.detection.thresholds import Tail
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.wrong_detections import add_wrong_detections
+from edge_client.storage.owner_choices import add_wrong_detections
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.labels import LabelMap
 from tests.support.checkout import ROOT

@@ -5,8 +5,8 @@ import json
 import httpx
 import pytest
 
+from edge_client.rules.owners import RulesOfDevice
 from edge_client.storage.database import FILE, Database
-from edge_client.storage.owners_rules import RulesOfDevice
 from tests.support.edge_process import wait_for
 from tests.support.owner_page import page_beside
 from tests.support.receiver import Receiver

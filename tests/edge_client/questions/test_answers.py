@@ -9,7 +9,7 @@ from edge_client.errors import ClipError, QuotaError
 from edge_client.owner_changes import purge
 from edge_client.questions.answers import answer, answers, in_words, open_questions, store_of
 from edge_client.storage.ages import DAY_S
-from edge_client.storage.wrong_detections import read_wrong_detections
+from edge_client.storage.owner_choices import read_wrong_detections
 from tests.support.asked_device import Owner, ask, sound
 
 

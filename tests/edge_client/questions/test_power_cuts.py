@@ -11,7 +11,7 @@ import pytest
 from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.owner_undo import changes
 from edge_client.questions.answers import answer, finish_all, open_questions, store_of
-from edge_client.storage.wrong_detections import read_wrong_detections
+from edge_client.storage.owner_choices import read_wrong_detections
 from tests.support.asked_device import Owner, ask, sound
 from tests.support.checkout import ROOT
 

@@ -6,8 +6,7 @@ import pytest
 
 from edge_client.config.rules import RuleConfig
 from edge_client.events import Event
-from edge_client.rules.conditions import Condition, GoingOn, Occurrence
-from edge_client.rules.sink import told
+from edge_client.rules.conditions import Condition, GoingOn, Occurrence, told
 
 NOON = datetime(2026, 6, 1, 12).timestamp()
 

@@ -14,9 +14,9 @@ from edge_client.config.rules import RuleConfig
 from edge_client.events import Event
 from edge_client.rules import actions
 from edge_client.rules.outbox import MOST, Outbox
+from edge_client.rules.owners import RulesOfDevice, write_rules
 from edge_client.rules.sink import RulesSink
 from edge_client.storage.database import Database
-from edge_client.storage.owners_rules import RulesOfDevice, write_rules
 from tests.support.edge_process import wait_for
 from tests.support.receiver import Receiver
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge_client.storage.embedding_cache import EmbeddingCache, clip_key, forget_clips, is_clip
+from edge_client.clips.embedding_cache import EmbeddingCache, clip_key, forget_clips, is_clip
 
 
 def never():

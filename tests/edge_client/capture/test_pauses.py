@@ -5,10 +5,10 @@ from datetime import datetime
 
 import pytest
 
+from edge_client.capture.pauses import Pauses, seconds_of
 from edge_client.config.hours import Hours
 from edge_client.errors import ConfigError, PausedError
 from edge_client.storage.database import FILE, Database
-from edge_client.storage.pauses import Pauses, seconds_of
 
 DAY_S = 86_400.0
 NOON = datetime(2026, 6, 1, 12, 0).timestamp()

@@ -1,4 +1,4 @@
-"""Sounds that other devices of the fleet were taught: what the fleet says of each, what the owner says, what was tried.
+"""The fleet's classes on this device: what it calls them, and which of those of other devices it listens for.
 
 A device listens for a class of others only if enough different devices sent it, an operator approved it, or its owner
 said so; and never where it found that it cannot (edge_client/learning/teaching/trial.py). Until then a class
@@ -17,6 +17,7 @@ from edge_client.storage.database import Database
 from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.messages.rest import Refusal, Work
 
+_OF_FLEET, _OWN = "class_names", "own_class_names"
 _CLASSES, _SAID, _LEARNED, _REFUSED = ("offers", "offers_said", "offers_learned", "offers_refused")
 
 
@@ -180,3 +181,40 @@ class ClassOffers:
     def _set(self, name: str, value: Mapping[str, Any]) -> None:
         if dict(value) != self._note(name):
             self._database.set_note(name, dict(value) or None)
+
+
+class ClassNames:
+    """Names by class. All raise StateError, OSError as :class:`Database` does."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def present(self) -> dict[str, str]:
+        """Return each class's name."""
+        return self._note(_OF_FLEET) | self._note(_OWN)
+
+    def follow(self, names: Mapping[str, str], merged: Mapping[str, str]) -> None:
+        """Take up how the fleet calls its classes now; ``merged``: by class the one that it became."""
+        own = self._note(_OWN)
+        moved = {class_id: name for class_id, name in own.items() if class_id not in merged}
+        moved = {merged[class_id]: name for class_id, name in own.items() if class_id in merged} | moved
+        self._set(_OF_FLEET, dict(names))
+        self._set(_OWN, moved)
+
+    def choose(self, class_id: str, name: str | None) -> None:
+        """Call a class by the owner's name; None, or the fleet's name: it follows the fleet again."""
+        others = {other: own for other, own in self._note(_OWN).items() if other != class_id}
+        is_fleets = name is None or self._note(_OF_FLEET).get(class_id) == name
+        self._set(_OWN, others if is_fleets else others | {class_id: str(name)})
+
+    def forget(self) -> None:
+        """Forget all names: another fleet has other classes."""
+        self._set(_OF_FLEET, {})
+        self._set(_OWN, {})
+
+    def _note(self, name: str) -> dict[str, str]:
+        return {str(class_id): str(said) for class_id, said in (self._database.note(name) or {}).items()}
+
+    def _set(self, name: str, names: dict[str, str]) -> None:
+        if names != self._note(name):
+            self._database.set_note(name, names or None)
