@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date, datetime
 from typing import Any, cast
 from urllib.parse import parse_qs
@@ -12,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from edge_client.errors import ClipError
-from edge_client.owner_page.device import Kind
+from edge_client.owner_page.device import Kind, OwnedDevice
 
 _FORM_BYTES = 4096
 
@@ -53,15 +52,8 @@ def root_of(path: str) -> str:
 class Pages:
     """Renders the templates of a device."""
 
-    def __init__(
-        self,
-        name: str,
-        csrf_token: str,
-        plays: Callable[[], str] = str,
-        forgets: Callable[[], str] = str,
-        paused: Callable[[], str] = str,
-    ) -> None:
-        """Prepare. ``csrf_token``: what every form of the page sends with it; others: as of ``OwnedDevice``."""
+    def __init__(self, device: OwnedDevice, csrf_token: str) -> None:
+        """Prepare. ``csrf_token``: what every form of the page sends with it."""
         self._environment = Environment(
             loader=PackageLoader("edge_client.owner_page"),
             autoescape=True,
@@ -71,11 +63,11 @@ class Pages:
         )
         self._environment.filters |= {"clock": _clock, "iso": _iso, "weekday": _weekday}
         self._environment.globals |= {
-            "device": name,
+            "device": device.config.device.name,
             "csrf_token": csrf_token,
-            "plays": plays,
-            "forgets": forgets,
-            "paused": paused,
+            "plays": device.plays,
+            "forgets": device.forgets,
+            "paused": device.paused,
             "root": root_of("/"),
         }
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from edge_client.owner_page.sent_recordings import LARGEST_BYTES
+from edge_client.owner_page.recordings import LARGEST_BYTES
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.owner_page import OwnerPage
 from tests.support.sounds import RATE, melody
