@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from edge_client.capture.pauses import Pauses
 from edge_client.clips.folders import check_folder, check_label, is_label, known_labels, rejected
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
@@ -27,14 +24,6 @@ from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.numbers.joint_statistics import unpack_statistics
-
-if TYPE_CHECKING:
-    from edge_client.capture.playback import Cues
-    from edge_client.clips.recorder import Display
-
-# Seconds around a clip-long sound, so that nobody must speak to the point.
-_ROOM_FOR_SLOWNESS_S = 1.0
-_LONGEST_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -176,48 +165,6 @@ class Teaching:
         at_once = forget_noted(self.config, self.state)
         later = "" if at_once else ", once the present training has ended"
         return [f"{label!r} has no clips any more: its name leaves the model{later}" for label in emptied]
-
-    @cached_property
-    def pauses(self) -> Pauses:
-        """When the device does not listen."""
-        return Pauses(self.database, self.config.hours)
-
-    def record(self, label: str, count: int, seconds: float | None, display: Display, cues: Cues | None = None) -> None:
-        """Record ``count`` good takes of a sound from the device's microphone, which the daemon lends, into the store.
-
-        ``label``: of :meth:`require_slot`; ``seconds``: length of a take, a second more than a clip where None;
-        ``cues``: sounds before and after a take. What the display raises ends the session, and takes that were kept
-        stay. Raises PausedError if the device is paused, or becomes so; ClipError if a number cannot be, or another
-        process is changing the store; QuotaError if there is no room; AudioError if the microphone is in use or gives
-        nothing, or too many takes were no good.
-        """
-        from edge_client.capture.shared_microphone import OwnersMicrophone, borrowed_microphone
-        from edge_client.clips.recorder import Recorder
-        from edge_client.clips.takes import Takes
-        from edge_client.config.sections import MicrophoneConfig
-
-        self.pauses.require_awake()
-        settings, store, rate = self.settings, self.store, self.settings.sample_rate_hz
-        microphone = self.config.microphone or MicrophoneConfig()
-        if microphone.source == "file":
-            raise ClipError(
-                "this device plays recordings in place of a microphone, and would record these: add recordings of the "
-                "sound instead (auricle-edge import)"
-            )
-        seconds = settings.clip_s + _ROOM_FOR_SLOWNESS_S if seconds is None else seconds
-        if not settings.clip_s <= seconds <= _LONGEST_S or count < 1:
-            raise ClipError(
-                f"--seconds must be from {settings.clip_s:g} (a clip) to {_LONGEST_S:g}, and --count at least 1"
-            )
-        with (
-            borrowed_microphone(self.config.device.state),
-            store.changing(),
-            closing(OwnersMicrophone(microphone, rate, self.pauses.require_awake)) as source,
-        ):
-            recorder = Recorder(source, settings, display, cues)
-            store.add_background(recorder.hear_room(), rate, settings.clip_s)
-            takes = Takes(store, self.acts, label, rate)
-            recorder.record(count, seconds, takes.keep, takes.discard)
 
     def after(self, *, terminal: bool = True) -> str:
         """Say what happens to what was taught; on a terminal, with the command that says more."""

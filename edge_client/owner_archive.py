@@ -117,11 +117,13 @@ def _store(teaching: Teaching, archive: Archive, labels: set[str], result: Impor
         for folder, samples, rate_hz in archive.clips():
             if not is_label(folder) and (folder.rpartition("/")[2] not in labels or not teaching.label_map.reserved):
                 refused[folder] += 1
-            elif teaching.store.holds(folder, samples, rate_hz):
-                result.present += 1
-            else:
-                stored.append(Move("", folder, teaching.store.add(folder, samples, rate_hz).name))
+                continue
+            path, is_new = teaching.store.put(folder, samples, rate_hz)
+            if is_new:
+                stored.append(Move("", folder, path.name))
                 result.stored[folder] += 1
+            else:
+                result.present += 1
     except (EdgeError, OSError):
         _remove(teaching, stored)
         raise

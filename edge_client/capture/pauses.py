@@ -110,7 +110,8 @@ class Pauses:
             if for_s is None or elapsed < for_s:
                 since = now - elapsed
                 return Pause(note["by"], since, None if for_s is None else since + for_s)
-        return None if note.get("open_until") == self._closed_until() else self._by_hours()
+        closed = self._by_hours()
+        return None if closed is not None and note.get("open_until") == self._closed_until() else closed
 
     def require_awake(self) -> None:
         """Raise PausedError where the device does not listen."""

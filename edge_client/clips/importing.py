@@ -144,11 +144,12 @@ def _store(read: list[_Read], store: ClipStore, settings: FeatureSettings, summa
         while read:
             one = read.pop(0)
             try:
-                if store.holds(one.label, one.samples, settings.sample_rate_hz):
+                path, is_new = store.put(one.label, one.samples, settings.sample_rate_hz)
+                if is_new:
+                    summary.added.append(path)
+                    summary.stored[one.label] += 1
+                else:
                     summary.present += 1
-                    continue
-                summary.added.append(store.add(one.label, one.samples, settings.sample_rate_hz))
-                summary.stored[one.label] += 1
             except QuotaError as error:
                 raise QuotaError(f"{summary.stored.total()} files were stored, then: {error}") from error
             except ClipError as error:

@@ -60,19 +60,19 @@ class ClipStore:
                 os.close(descriptor)
 
     def add(self, label: str, samples: Floats, rate_hz: int) -> Path:
-        """Store float32 [samples] in -1..1 and return the clip's path; one that the label has is not stored twice.
+        """Store float32 [samples] in -1..1 and return the clip's path. Raises as :meth:`put`."""
+        return self.put(label, samples, rate_hz)[0]
+
+    def put(self, label: str, samples: Floats, rate_hz: int) -> tuple[Path, bool]:
+        """Store float32 [samples] in -1..1; return the clip's path, and whether the label did not have it already.
 
         Raises ClipError if it cannot be stored or another process changes the store, QuotaError if there is no room.
         """
-        path, data = self._stored_form(label, samples, rate_hz)
-        with self.changing():
-            if not path.exists():
-                self._write(path, data)
-        return path
-
-    def holds(self, label: str, samples: Floats, rate_hz: int) -> bool:
-        """Return whether a label has this very clip already. Raises ClipError if it cannot be stored."""
-        return self._stored_form(label, samples, rate_hz)[0].exists()
+        label = folders.check_folder(label)
+        if samples.ndim != 1 or not len(samples) or not np.isfinite(samples).all():
+            raise ClipError(f"a clip must be one channel of finite samples, not an array of shape {samples.shape}")
+        data = encode_wave(resample(np.asarray(samples, np.float32), rate_hz, self._rate_hz), self._rate_hz)
+        return self._put(label, data)
 
     def add_background(self, samples: Floats, rate_hz: int, clip_s: float) -> None:
         """Keep the room's own sound in pieces as long as a clip; the newest few stay. Raises as :meth:`add`."""
@@ -87,11 +87,8 @@ class ClipStore:
     def take_in(self, source: Path, label: str) -> Path:
         """Move a file of the store's own format in, safe at any power cut. Raises as :meth:`add`, or RecordingError."""
         require_whole(source)
-        data = source.read_bytes()
-        path = self._place(folders.check_folder(label), data)
         with self.changing():
-            if not path.exists():
-                self._write(path, data)
+            path, _ = self._put(folders.check_folder(label), source.read_bytes())
             remove_durably(source)
         return path
 
@@ -204,20 +201,14 @@ class ClipStore:
             raise ClipError(f"another command is changing the clips in {self.folder}; wait for it to end")
         return descriptor
 
-    def _stored_form(self, label: str, samples: Floats, rate_hz: int) -> tuple[Path, bytes]:
-        label = folders.check_folder(label)
-        if samples.ndim != 1 or not len(samples) or not np.isfinite(samples).all():
-            raise ClipError(f"a clip must be one channel of finite samples, not an array of shape {samples.shape}")
-        data = encode_wave(resample(np.asarray(samples, np.float32), rate_hz, self._rate_hz), self._rate_hz)
-        return self._place(label, data), data
-
-    def _place(self, label: str, data: bytes) -> Path:
-        return self.folder / label / content_name(data)
-
-    def _write(self, path: Path, data: bytes) -> None:
-        self._require_room(len(data))
-        write_durably(path, data)
-        self._used += len(data)
+    def _put(self, label: str, data: bytes) -> tuple[Path, bool]:
+        path = self.folder / label / content_name(data)
+        with self.changing():
+            if is_new := not path.exists():
+                self._require_room(len(data))
+                write_durably(path, data)
+                self._used += len(data)
+        return path, is_new
 
     def _require_room(self, size: int) -> None:
         if self._used + size > self._config.quota_mb * _MB:

@@ -70,13 +70,15 @@ def _progress(what: str) -> Iterator[Callable[[float, int], None]]:
 def _record(options: argparse.Namespace) -> int:
     from edge_client.capture.playback import Cues
     from edge_client.clips.recorder import display_for
+    from edge_client.clips.takes import record_takes
 
     teaching = open_teaching(options)
     label = teaching.require_slot(options.label)
     display = display_for(sys.stderr if options.json else sys.stdout)
     before, interrupted = len(teaching.store.clips(label)), False
     try:
-        teaching.record(label, options.count, options.seconds, display, None if options.quiet else Cues())
+        cues, what = None if options.quiet else Cues(), (teaching.config, teaching.settings, teaching.store)
+        record_takes(*what, label, options.count, options.seconds, display, cues)
     except KeyboardInterrupt:
         display.say("stopped")
         interrupted = True

@@ -22,6 +22,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from edge_client.clips.recorder import Step
+from edge_client.clips.takes import record_takes
 from edge_client.daemon.status import read_status, why_silent
 from edge_client.errors import ClipError, EdgeError, StateError
 from edge_client.live import LiveReader
@@ -195,7 +196,7 @@ class Recording:
 def _session(teaching: Teaching, label: str, count: int, follower: _Follower) -> None:
     error = ""
     try:
-        teaching.record(label, count, None, follower)
+        record_takes(teaching.config, teaching.settings, teaching.store, label, count, None, follower)
     except _LeftError:
         log.info("the recording of %r was stopped", label)
     except (AuricleError, OSError) as problem:
