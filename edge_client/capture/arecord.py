@@ -1,5 +1,7 @@
 """Recording by ALSA's `arecord`, which also reaches PulseAudio and PipeWire where the system defines them for ALSA.
 
+A device is chosen by name, because its number changes from boot to boot.
+
 Hardware is opened as `plughw:`, which converts formats and channels. It would convert rates too, but by straight lines
 that fold what is inaudible into what the model hears; so a rate that the hardware has is asked for, as of `hw:`.
 """
@@ -8,9 +10,11 @@ import os
 import re
 import subprocess
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from edge_client.capture.pcm_process import PcmProcess, PcmStream, last_line
-from edge_client.capture.sound_devices import CaptureDevice, candidate_rates, matching_device, port_of, presence
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
 
@@ -18,6 +22,61 @@ _TIMEOUT_S = 10.0
 _PERIOD_US, _BUFFER_US = 50_000, 1_000_000
 # What arecord lists although it is no microphone: converters that need a device of their own.
 _CONVERTERS = frozenset({"null", "lavrate", "samplerate", "speexrate", "speex", "upmix", "vdownmix"})
+# What sound hardware usually offers, in Hz.
+_USUAL_RATES_HZ = (8_000, 11_025, 16_000, 22_050, 32_000, 44_100, 48_000, 88_200, 96_000, 176_400, 192_000)
+
+_WITHOUT = "to try it without one, play recordings: `auricle-edge init --play FOLDER`"
+
+
+@dataclass(frozen=True)
+class CaptureDevice:
+    """A device that can record."""
+
+    name: str
+    description: str = ""
+
+
+def matching_device(wanted: str, devices: Sequence[CaptureDevice]) -> CaptureDevice:
+    """Return the one device whose name or description holds ``wanted``; a whole name goes first. Raises AudioError."""
+    text = wanted.casefold()
+    exact = [one for one in devices if text in (one.name.casefold(), *one.description.casefold().split("; "))]
+    found = exact or [device for device in devices if text in f"{device.name}\n{device.description}".casefold()]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise AudioError(
+            f"several microphones are named like {wanted!r}: {_names(found)}; put more of one's name, or its port, "
+            "into device"
+        )
+    raise AudioError(f"no microphone is named like {wanted!r}; {presence(devices)}")
+
+
+def port_of(name: str, cards: Path = Path("/sys/class/sound"), names: Path = Path("/proc/asound")) -> str:
+    """Return the USB port of an ALSA device, as "usb port 1-1.2", which tells two equal microphones apart from boot to
+    boot; "" where it has none. ``name`` holds ``CARD=Device``.
+    """
+    named = re.search(r"CARD=(\w+)", name)
+    try:
+        card = str((names / named[1]).readlink()) if named else ""
+        device = str((cards / card / "device").readlink()) if card else ""
+    except OSError:  # no card of that name, or a system without ALSA
+        return ""
+    port = re.search(r"(?:^|/)(\d+-[\d.]+)(?::[^/]*)?$", device)
+    return f"usb port {port[1]}" if port else ""
+
+
+def presence(devices: Sequence[CaptureDevice]) -> str:
+    """Say which devices are there, and what to do when the wanted one is not."""
+    if not devices:
+        return f"no microphone is there: plug one in; the user needs the group audio; {_WITHOUT}"
+    return f"present: {_names(devices)}; name one by a part of its name, as device under [microphone]"
+
+
+def candidate_rates(wanted_hz: int, model_hz: int) -> tuple[int, ...]:
+    """Return the rates to try, the best first: a wanted one alone, else the model's, then the usual ones above it."""
+    if wanted_hz:
+        return (wanted_hz,)
+    return (model_hz, *(rate for rate in _USUAL_RATES_HZ if rate > model_hz))
 
 
 def arecord_devices() -> list[CaptureDevice]:
@@ -108,3 +167,9 @@ def _run(*arguments: str) -> tuple[int, str, str]:
     except OSError as error:
         raise AudioError(f"cannot run arecord: {error.strerror}: sudo apt install alsa-utils") from error
     return result.returncode, result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
+
+
+def _names(devices: Sequence[CaptureDevice]) -> str:
+    return ", ".join(
+        f"{device.name!r} ({device.description})" if device.description else repr(device.name) for device in devices
+    )

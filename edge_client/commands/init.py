@@ -15,7 +15,7 @@ from fleet_protocol.bundle.ready_bundles import FIRST_CHOICE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edge_client.capture.sound_devices import CaptureDevice
+    from edge_client.capture.arecord import CaptureDevice
 
 _NO_MICROPHONE = "none"
 # What somebody wants to be heard, and the bundle for it.
@@ -120,8 +120,7 @@ def _choose_microphone(options: argparse.Namespace, *, asking: bool) -> None:
 
 def _microphones(wanted: str | None) -> list[CaptureDevice]:
     """Return the microphones that are there; where none is, or not the wanted one, say why, and what to do."""
-    from edge_client.capture.arecord import arecord_devices
-    from edge_client.capture.sound_devices import matching_device, presence
+    from edge_client.capture.arecord import arecord_devices, matching_device, presence
     from edge_client.errors import AudioError
 
     try:
@@ -166,8 +165,7 @@ def _choose(question: str, choices: Sequence[tuple[str, Any]]) -> Any:  # noqa: 
 
 
 def _devices(options: argparse.Namespace) -> int:
-    from edge_client.capture.arecord import arecord_devices
-    from edge_client.capture.sound_devices import presence
+    from edge_client.capture.arecord import arecord_devices, presence
 
     found = arecord_devices()
     lines = (f"{device.name}  {device.description}".rstrip() for device in found)

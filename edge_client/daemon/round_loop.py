@@ -19,17 +19,15 @@ from typing import Any
 from edge_client.config import Config
 from edge_client.config.sections import ServerConfig
 from edge_client.daemon.training_process import TrainingProcess
-from edge_client.errors import ConfigError, WorkError
-from edge_client.fleet.enrolment import client_of_member, describe, enrol, trouble_of
+from edge_client.errors import WorkError
+from edge_client.fleet.enrolment import Enroller, client_of_member, token_of, trouble_of
 from edge_client.fleet.private_rounds import PrivateRounds
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.identity import Membership
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.errors import AuricleError, RefusedError, SecureSumError, UnreachableError
 from fleet_protocol.ground.addresses import is_clear
 from fleet_protocol.ground.atomic_files import remove_durably
-from fleet_protocol.messages.private_rounds import EncryptedShares, RevealedShares, RoundKeys
-from fleet_protocol.messages.rest import Enrolment, Learned, Work, parse
+from fleet_protocol.messages.rest import Learned, Work, parse
 from fleet_protocol.numbers.tensors import digest
 
 log = logging.getLogger(__name__)
@@ -62,16 +60,16 @@ class RoundLoop:
         self._config, self._server, self._state = config, server, state
         self._training, self._stop = training, stop
         self._beat: Callable[[], None] = lambda: None  # until it runs
-        self._token = _token(server, state.membership.load())
+        self._token = token_of(server, state.membership.load())
         if is_clear(server.url):
             log.warning("%s is plain HTTP: whoever reads the network has its secret (insecure_http)", server.url)
         self._client = client_of_member(server.url, state)
+        self._enroller = Enroller(self._client, config, state.identity)
         self._jitter = random.Random(state.identity.load().device_id)  # noqa: S311  (spreads devices, guards nothing)
         # A round whose training failed here, or whose result was refused: trying it for ever would keep the device from
         # everything else.
         self._given_up: tuple[int, str] | None = None
         self._private = PrivateRounds(state, config.privacy.epsilon)
-        self._last_enrolment: Enrolment | None = None
         self._heard_at = time.monotonic()
         self.status: dict[str, Any] = {"server": server.url, "enrolled": False, "reachable": None}
         self.status |= {"waiting": False, "error": "", "trouble": ""}
@@ -132,7 +130,7 @@ class RoundLoop:
             self.status["enrolled"] = False
 
     def _enrol(self) -> None:
-        self._last_enrolment, enrolled = enrol(self._client, self._config, self._state.identity, self._token)
+        enrolled = self._enroller.enrol(self._token)
         self.status["enrolled"] = True
         device, known = self._config.device, len(enrolled.classes)
         words = "are shared" if device.share_names else "stay on this device"
@@ -143,10 +141,7 @@ class RoundLoop:
     def _report(self, trouble: str = "", in_full: str = "") -> None:
         """Report changes to the aggregator: the owner's labels, where they are shared, clips, and what went wrong."""
         self.status["trouble"] = in_full or trouble
-        message = describe(self._config, self._state.identity, trouble)
-        if message != self._last_enrolment:
-            self._client.enrol(message, message.secret)
-            self._last_enrolment = message
+        self._enroller.report(trouble)
 
     def _step(self) -> None:
         work = self._client.work(self._server.wait_s)
@@ -185,23 +180,14 @@ class RoundLoop:
             self._give_up(work, _SUMS_ALONE, f"round {work.round_id} is not private: the device sends nothing")
             return False
         try:
-            if work.kind == "keys":
-                self._answer(work, self._private.keys(work))
-            elif work.kind == "shares":
-                self._answer(work, self._private.shares(work))
-            elif work.kind == "unmask":
-                self._answer(work, self._private.unmask(work))
-                self._private.end()
-            elif work.kind == "contribute" and work.plan.private is not None:
-                self._private.accept(work)
+            message = self._private.answer(work)
         except SecureSumError as error:
             self._give_up(
                 work, f"it refused to go on with the private round {work.round_id}; its log says why", str(error)
             )
             return False
-        return work.kind in ("contribute", "learn")
-
-    def _answer(self, work: Work, message: RoundKeys | EncryptedShares | RevealedShares) -> None:
+        if message is None:
+            return True
         try:
             self._client.answer(work.round_id, work.kind, message)
             log.info("round %d: answered %s", work.round_id, work.kind)
@@ -210,6 +196,9 @@ class RoundLoop:
                 raise
             trouble = f"its answer to {work.kind} of round {work.round_id} was refused ({error.code}); its log says why"
             self._give_up(work, trouble, f"round {work.round_id}: {error}")
+        if work.kind == "unmask":
+            self._private.end()
+        return False
 
     def _give_up(self, work: Work, trouble: str, in_full: str) -> None:
         """Leave a round, or the rest of it, and say why; the device goes on with later ones."""
@@ -283,13 +272,3 @@ class RoundLoop:
 def _is_of_form(error: RefusedError) -> bool:
     """Return whether the same bytes will be refused again, whenever they are sent."""
     return error.status in _OF_FORM and error.code != _DAMAGED_ON_THE_WAY
-
-
-def _token(server: ServerConfig, membership: Membership | None) -> str:
-    """Return the token to enrol with; "" for the device's own secret. Raises ConfigError if it has neither."""
-    if membership is None and not server.enrol_token:
-        raise ConfigError(
-            "this device has not joined the fleet of [server] yet: ask for an invitation (`auricle-aggregator invite`) "
-            "and run `auricle-edge join LINK`, or set enrol_token (`auricle-aggregator tokens` prints it)"
-        )
-    return server.enrol_token if membership is None else ""

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from edge_client.clips.folders import clips_of_a_round, labels_with_clips
 from edge_client.config import Config
+from edge_client.config.sections import ServerConfig
+from edge_client.errors import ConfigError
 from edge_client.model.interpreter import installed_runtime
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.identity import IdentityStore
+from edge_client.storage.identity import IdentityStore, Membership
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.ready_bundles import FOLDER
 from fleet_protocol.client.server_client import ServerClient
@@ -50,10 +52,36 @@ def client_of_member(url: str, state: DeviceState) -> ServerClient:
     return ServerClient(url, state.identity.load(), authority=authority)
 
 
-def enrol(client: ServerClient, config: Config, store: IdentityStore, token: str) -> tuple[Enrolment, Enrolled]:
-    """Say who this device is, by a token, else its own secret; return what was said, and the answer."""
-    message = describe(config, store)
-    return message, client.enrol(message, token or message.secret)
+def token_of(server: ServerConfig, membership: Membership | None) -> str:
+    """Return the token to enrol with; "" for the device's own secret. Raises ConfigError if it has neither."""
+    if membership is None and not server.enrol_token:
+        raise ConfigError(
+            "this device has not joined the fleet of [server] yet: ask for an invitation (`auricle-aggregator invite`) "
+            "and run `auricle-edge join LINK`, or set enrol_token (`auricle-aggregator tokens` prints it)"
+        )
+    return server.enrol_token if membership is None else ""
+
+
+class Enroller:
+    """Says who this device is, and says it again where something of that changed."""
+
+    def __init__(self, client: ServerClient, config: Config, store: IdentityStore) -> None:
+        self._client, self._config, self._store = client, config, store
+        self._said: Enrolment | None = None
+
+    def enrol(self, token: str) -> Enrolled:
+        """Enrol by a token, "" for the device's own secret."""
+        message = describe(self._config, self._store)
+        enrolled = self._client.enrol(message, token or message.secret)
+        self._said = message
+        return enrolled
+
+    def report(self, trouble: str) -> None:
+        """Report what changed: labels, where they are shared, clips, and what went wrong (:func:`trouble_of`)."""
+        message = describe(self._config, self._store, trouble)
+        if message != self._said:
+            self._client.enrol(message, message.secret)
+            self._said = message
 
 
 def describe(config: Config, store: IdentityStore, trouble: str = "") -> Enrolment:

@@ -9,7 +9,7 @@ from edge_client.audio.recordings import Recordings
 from edge_client.config import Config, load_config
 from edge_client.config.written import Answers, remove_server, write_new, write_server
 from edge_client.errors import ConfigError, RecordingError, StateError
-from edge_client.fleet.enrolment import client_of_member, enrol
+from edge_client.fleet.enrolment import Enroller, client_of_member
 from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Membership
@@ -52,7 +52,7 @@ def join(config_path: Path, link: InvitationLink, *, insecure_http: bool) -> Enr
     if present is not None and present.authority != authority and link.url not in known:
         raise StateError(f"this device is in the fleet of {present.url}; leave it first: auricle-edge leave")
     with closing(ServerClient(link.url, state.identity.load(), authority=authority)) as client:
-        _, enrolled = enrol(client, config, state.identity, link.token)
+        enrolled = Enroller(client, config, state.identity).enrol(link.token)
         if not enrolled.waiting:
             _fetch_public_set(client, state.blobs)
     state.membership.save(Membership(link.url, authority))

@@ -37,6 +37,19 @@ class PrivateRounds:
         """Take a state folder, and the epsilon that all rounds together may come to, if there is a limit."""
         self._state, self._store, self._budget = state, state.private_rounds, budget
 
+    def answer(self, work: Work) -> RoundKeys | EncryptedShares | RevealedShares | None:
+        """Return the answer to a stage that needs no training; None of other work, once it may be done."""
+        match work.kind:
+            case "keys":
+                return self.keys(work)
+            case "shares":
+                return self.shares(work)
+            case "unmask":
+                return self.unmask(work)
+        if work.kind == "contribute" and work.plan.private is not None:
+            self.accept(work)
+        return None
+
     def keys(self, work: Work) -> RoundKeys:
         """Return the keys of a round; its secret is drawn when it is first asked for."""
         _require_plan(work.plan, len(work.classes))

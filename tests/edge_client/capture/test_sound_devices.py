@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge_client.capture.sound_devices import CaptureDevice, candidate_rates, matching_device, port_of
+from edge_client.capture.arecord import CaptureDevice, candidate_rates, matching_device, port_of
 from edge_client.errors import AudioError
 
 USB = CaptureDevice("USB PnP Sound Device: Audio (hw:1,0)")
