@@ -14,10 +14,8 @@ from edge_client.config import Config, load_config
 from edge_client.detection.sound_names import Guesser
 from edge_client.errors import ClipError
 from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
-from edge_client.storage.database import FILE, Database
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.fleet_classes import Offer
-from edge_client.storage.owner_acts import OwnerActs
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.bundle.bundle_file import Manifest, read_bundle
 from fleet_protocol.bundle.feature_settings import FeatureSettings
@@ -46,16 +44,6 @@ class Teaching:
     def state(self) -> DeviceState:
         """All of the state folder."""
         return DeviceState(self.config.device.state)
-
-    @cached_property
-    def database(self) -> Database:
-        """The database of the state folder."""
-        return Database(self.config.device.state / FILE)
-
-    @cached_property
-    def acts(self) -> OwnerActs:
-        """What its owner did lately, and can undo."""
-        return OwnerActs(self.database)
 
     @property
     def settings(self) -> FeatureSettings:
@@ -86,11 +74,6 @@ class Teaching:
     def learns_by_itself(self) -> bool:
         """Whether the daemon learns what the owner teaches; else rounds alone do."""
         return self.config.microphone is not None and bool(self.manifest.background)
-
-    @property
-    def provisional(self) -> tuple[str, ...]:
-        """Labels whose class few devices of the fleet were taught."""
-        return self.progress.provisional_labels
 
     def class_of(self, label: str) -> str | None:
         """Return the fleet's class of a label that the owner did not teach; None where it is none."""

@@ -149,7 +149,7 @@ def _choose(
     if stored or known or thresholds or listened:
         before = dict.fromkeys(known), dict.fromkeys(thresholds)
         act = Act("imported", moves=tuple(stored), known=before[0], thresholds=before[1], listened=tuple(listened))
-        teaching.acts.add(act)
+        teaching.state.acts.add(act)
     for label, sound in known.items():
         choose_known(teaching.store.folder, label, sound)
     for label, threshold in thresholds.items():

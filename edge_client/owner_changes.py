@@ -67,7 +67,7 @@ def rename_class(teaching: Teaching, label: str, new_label: str) -> bool:
         raise ClipError(f"there is a sound called {new_label!r} already; a sound of the fleet needs a name of its own")
     with teaching.store.changing():
         at_once = call_class(teaching, label, new_label)
-        teaching.acts.add(Act("named", label, new_label))
+        teaching.state.acts.add(Act("named", label, new_label))
     return at_once
 
 
@@ -92,7 +92,7 @@ def move(
         Move(clip.label, target, clip.path.name, shared=(store.folder / target / clip.path.name).exists())
         for clip, target in pairs
     )
-    teaching.acts.add(Act(kind, former, label, moves))
+    teaching.state.acts.add(Act(kind, former, label, moves))
     return [store.relabel(clip, target) for clip, target in pairs]
 
 
@@ -110,7 +110,7 @@ def delete(teaching: Teaching, clips: Sequence[Clip], *, for_good: bool = False)
         teaching.state.choices.expect_no_more(gone)
         if for_good:
             teaching.state.choices.forget_labels(gone)
-            teaching.acts.forget_labels(gone)
+            teaching.state.acts.forget_labels(gone)
             for label in gone:
                 store_of(teaching).forget_some(label)
     empty_deleted(store, teaching.state)
@@ -138,8 +138,8 @@ def empty_deleted(store: ClipStore, state: DeviceState) -> int:
 def purge(teaching: Teaching) -> int:
     """Remove for good what could be had back, counts of the room, and questions; return how many clips went."""
     with teaching.store.changing():
-        teaching.acts.forget_old(0.0)
-        forget_rates(teaching.database)
+        teaching.state.acts.forget_old(0.0)
+        forget_rates(teaching.state.database)
         store_of(teaching).forget()
         return teaching.store.empty_deleted()
 
@@ -154,7 +154,7 @@ def know(teaching: Teaching, sound: str, label: str = "") -> str:
         )
     with teaching.store.changing():
         label = teaching.require_slot(label or sound)
-        teaching.acts.add(Act("chosen", label=label, known={label: teaching.chosen.get(label)}))
+        teaching.state.acts.add(Act("chosen", label=label, known={label: teaching.chosen.get(label)}))
         choose_known(teaching.store.folder, label, sound)
     return label
 
@@ -165,7 +165,7 @@ def know_no_more(teaching: Teaching, label: str) -> list[str]:
         if label not in teaching.chosen:
             names = ", ".join(teaching.chosen) or "none"
             raise ClipError(f"{label[:100]!r} is no built-in sound that you chose; there is: {names}")
-        teaching.acts.add(Act("chosen", former=label, known={label: teaching.chosen[label]}))
+        teaching.state.acts.add(Act("chosen", former=label, known={label: teaching.chosen[label]}))
         choose_known(teaching.store.folder, label, None)
         return teaching.forget_emptied([label])
 
@@ -174,10 +174,10 @@ def tune(teaching: Teaching, label: str, threshold: float | None) -> None:
     """Choose from which score, 0..1, a label counts as heard; None: the device chooses. Raises ClipError."""
     if label not in teaching.known_labels():
         raise ClipError(f"no sound is called {label[:100]!r} (any more)")
-    choices, newest = teaching.state.choices, next(iter(teaching.acts.all()), None)
+    choices, newest = teaching.state.choices, next(iter(teaching.state.acts.all()), None)
     same = newest is not None and (newest.kind, newest.label) == ("tuned", label)
     if newest is None or not same or not 0 <= time.time() - newest.at < _SAME_S:
-        teaching.acts.add(Act("tuned", label=label, thresholds={label: choices.thresholds().get(label)}))
+        teaching.state.acts.add(Act("tuned", label=label, thresholds={label: choices.thresholds().get(label)}))
     choices.set_threshold(label, threshold)
 
 
@@ -246,7 +246,7 @@ def import_recordings(
         if summary.added:
             moves = [Move("", folder_of(path, teaching.store.folder), path.name) for path in summary.added]
             folders = {one.target for one in (*act.moves, *moves)}
-            act = teaching.acts.extend(dataclasses.replace(act, label=", ".join(sorted(folders))), moves)
+            act = teaching.state.acts.extend(dataclasses.replace(act, label=", ".join(sorted(folders))), moves)
     return act
 
 

@@ -46,7 +46,7 @@ class Change:
 def changes(teaching: Teaching) -> list[Change]:
     """Return what can be undone, the newest first."""
     found = []
-    for act in teaching.acts.all():
+    for act in teaching.state.acts.all():
         count = sum(_counts(act, move) for move in act.moves)
         words, answer = _words(act, count), _answer(act) if act.kind == "said" else ""
         found.append(Change(act.number, act.at, act.kind, act.former or act.label, words, count, act.heard, answer))
@@ -117,7 +117,7 @@ def undo(teaching: Teaching, change: Change) -> int:
         for said in answers(teaching):
             if change.kind == "answered" and said.number == change.number:
                 return take_back(teaching, said)
-        for act in teaching.acts.all():
+        for act in teaching.state.acts.all():
             if change.kind == act.kind and act.number == change.number:
                 count = _undo_act(teaching, act)
                 forget_clips(teaching.state.embeddings_path, clip_files(teaching.store.folder))
@@ -133,7 +133,7 @@ def _undo_act(teaching: Teaching, act: Act) -> int:
 
 def _name_back(teaching: Teaching, act: Act) -> int:
     """Call a class of the fleet as before: by the owner's former word, or the fleet's."""
-    acts = teaching.acts
+    acts = teaching.state.acts
     chosen_before = any(one.kind == "named" and one.label == act.former for one in acts.all())
     call_class(teaching, act.label, act.former if chosen_before else None)
     acts.forget(act.number)
@@ -154,7 +154,7 @@ def _move_back(teaching: Teaching, act: Act) -> int:
         else:
             store.relabel(Clip(move.target, path), move.source)
         back += _counts(act, move)
-    teaching.acts.forget(act.number)
+    teaching.state.acts.forget(act.number)
     if act.kind == "renamed" and act.label not in store.labels():
         teaching.state.choices.rename_label(act.label, act.former)
     if act.label:

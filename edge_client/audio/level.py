@@ -1,5 +1,7 @@
 """How loud sound is, in dB of full scale: a sine that just reaches 1 has a peak of 0 dB and an RMS of -3 dB."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np
@@ -11,6 +13,8 @@ FLOOR_DB = -120.0
 # A quiet room leaves even a poor microphone's own noise above this.
 TOO_QUIET_DB = -80.0
 FRAME_S = 0.01
+# Seconds in which a new offset is taken up: far slower than any sound (a high pass at 0.16 Hz).
+_FOLLOWED_S = 1.0
 
 
 def rms_dbfs(samples: Floats) -> float:
@@ -29,3 +33,25 @@ def frame_levels_dbfs(samples: Floats, frame_samples: int) -> Doubles:
 def levels_db(samples: Floats, rate_hz: int) -> Doubles:
     """Return the level of every 10 ms, in dB full scale, at least -120; a constant offset does not count."""
     return frame_levels_dbfs(samples, round(FRAME_S * rate_hz))
+
+
+class OffsetFilter:
+    """Takes a stream's offset away, block by block: its exponentially weighted mean, without a step between blocks.
+
+    I2S microphones have some per cents of full scale of it. It is no sound, but it would count as level, and as low
+    tones in every window.
+    """
+
+    def __init__(self, sample_rate_hz: int) -> None:
+        self._rate_hz = sample_rate_hz
+        self._offset: float | None = None
+
+    def push(self, samples: Floats) -> Floats:
+        """Return the next float32 [any] less the offset; that of the first block is its mean."""
+        if not len(samples):
+            return samples
+        mean = float(samples.mean(dtype=np.float64))
+        before = mean if self._offset is None else self._offset
+        share = 1 - math.exp(-len(samples) / (_FOLLOWED_S * self._rate_hz))
+        self._offset = before + share * (mean - before)
+        return samples - np.linspace(before, self._offset, len(samples), dtype=np.float32)

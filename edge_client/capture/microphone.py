@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from edge_client.audio.offset import OffsetFilter
+from edge_client.audio.level import OffsetFilter
 from edge_client.audio.resampling import StreamResampler
 from edge_client.capture.arecord import open_arecord
 from edge_client.capture.file_player import open_file

@@ -75,15 +75,16 @@ def _list(options: argparse.Namespace) -> int:
     labels = sorted({*store.labels(), *teaching.chosen})
     found = [_summary(store, label) for label in (*labels, *store.rejected_folders())]
     used, advice = store.size_bytes() / _MB, teaching.state.advice()
+    provisional = teaching.progress.provisional_labels
     quota = {"used_mb": round(used, 3), "quota_mb": teaching.config.clips.quota_mb, "folder": str(store.folder)}
     lines = (
         _COLUMNS.format("label", "clips", "seconds", "MB"),
         *(_COLUMNS.format(one["label"], one["clips"], f"{one['seconds']:.1f}", f"{one['mb']:.2f}") for one in found),
         *known_lines(teaching.chosen, {one["label"]: one["clips"] for one in found}),
-        *(*advice_lines(advice), *provisional_lines(teaching.provisional)),
+        *(*advice_lines(advice), *provisional_lines(provisional)),
         f"{used:.1f} of {quota['quota_mb']:g} MB are used, in {store.folder}",
     )
-    document = {"labels": found, "known": teaching.chosen, "advice": advice, "provisional": teaching.provisional}
+    document = {"labels": found, "known": teaching.chosen, "advice": advice, "provisional": provisional}
     return report(document | quota, lines, json=options.json)
 
 

@@ -165,7 +165,7 @@ def _described(teaching: Teaching, sound: UnknownClip) -> dict[str, Any]:
     from edge_client.events.history import event_at
 
     rate = teaching.settings.sample_rate_hz
-    event = event_at(teaching.database, "unknown", round(1e3 * sound.heard_at))
+    event = event_at(teaching.state.database, "unknown", round(1e3 * sound.heard_at))
     item = {"id": sound.clip_id, "heard": iso(sound.heard_at), "score": sound.score, "level_db": None, "damage": ""}
     item["guess"] = "" if event is None else event.guess
     try:

@@ -42,7 +42,7 @@ from edge_client.detection.detector import Loaded
 from edge_client.detection.doubts import Doubt
 from edge_client.detection.observed_rates import ObservedRates
 from edge_client.detection.sensitivity import together
-from edge_client.events import Asked, Heard, Reply, Switch
+from edge_client.events import Asked, Heard, Switch
 from edge_client.events.delivery import Delivery
 from edge_client.events.mqtt import MqttSink
 from edge_client.events.publisher import Publisher, open_sinks
@@ -269,8 +269,8 @@ class Daemon:
         choices.listen(switch.label, dataclasses.replace(choices.of(switch.label), on=switch.on))
         return self._pauses.pause
 
-    def _reply(self, reply: Reply) -> None:
-        answer(Teaching.open(self._config_path), reply.question_id, reply.says, reply.label)
+    def _reply(self, question_id: str, says: str, label: str) -> None:
+        answer(Teaching.open(self._config_path), question_id, says, label)
 
     def _mend(self) -> None:
         for sentence in self._state.mend():
@@ -395,7 +395,6 @@ class Daemon:
     def status(self) -> dict[str, Any]:
         """Return what the status file says, JSON-ready; ``listening`` is the first of the ``inputs``."""
         inputs = {name: loop.counters() if loop else None for name, loop in self._listening.items()}
-        stored = self._publisher.stored()
         offers: list[dict[str, Any]] = []
         with self._tried("read what others of the fleet teach"):
             offers = [dataclasses.asdict(one) | {"why_silent": one.why_silent} for one in self._offers()]
@@ -418,7 +417,7 @@ class Daemon:
             "teaching": self._teaching.status,
             "home": None if self._home is None else {"devices": self._home.devices},
             "mqtt": None if (trouble := self._publisher.trouble()) is None else {"trouble": trouble},
-            "journal": None if stored is None else dataclasses.asdict(stored),
+            "journal": self._publisher.stored(),
             "damage": list(self._damage),
             "forgets": why_forgetful(self._state.folder),
             "versions": self._versions,

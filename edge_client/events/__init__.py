@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from edge_client.capture.pauses import Pause
@@ -97,15 +97,6 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Reply:
-    """An owner's answer, ``yes``, ``no``, ``was`` with a label, or ``never``, by the beginning of a question's id."""
-
-    question_id: str
-    says: str
-    label: str = ""
-
-
-@dataclass(frozen=True)
 class Switch:
     """What somebody switched: whether a label is listened for, or, without one, whether the device is paused.
 
@@ -136,14 +127,6 @@ class Health:
     versions: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Stored:
-    """How the storing of events goes: why they cannot be stored now, "" where they can, and how many were ``lost``."""
-
-    trouble: str
-    lost: int
-
-
 class Sink:
     """A receiver of events. Nothing that it does may wait; trouble outside is logged, never raised."""
 
@@ -172,8 +155,11 @@ class Sink:
     def switched_off(self, labels: Collection[str]) -> None:
         """Take the labels that their owner does not have listened for."""
 
-    def stored(self) -> Stored | None:
-        """Say how the storing of events goes; None of a sink that stores none."""
+    def stored(self) -> dict[str, Any] | None:
+        """Say how the storing of events goes, JSON-ready; None of a sink that stores none.
+
+        ``trouble``: why they cannot be stored now, "" where they can; ``lost``: how many are lost.
+        """
 
     def trouble(self) -> str | None:
         """Say why that is not reached to which events are sent, "" where it is; None of a sink that sends none."""

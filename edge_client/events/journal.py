@@ -11,9 +11,10 @@ import sqlite3
 import threading
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from edge_client.errors import StateError
-from edge_client.events import Event, Sink, Stored
+from edge_client.events import Event, Sink
 from edge_client.events.delivery import Delivery
 from edge_client.logs import RateLimitedLog
 from edge_client.storage.ages import DAY_S, FIRST_CLOCK_S
@@ -56,9 +57,9 @@ class Journal(Sink):
         if event.ended is not None:
             self._delivery.put(event)
 
-    def stored(self) -> Stored:
+    def stored(self) -> dict[str, Any]:
         """Say whether events can be written; where they cannot, have that tried again."""
-        found = Stored(self._trouble, self._lost + self._delivery.dropped)
+        found = {"trouble": self._trouble, "lost": self._lost + self._delivery.dropped}
         if self._trouble and not self._probing:
             self._probing = True
             self._delivery.put(None)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from edge_client.capture.pauses import Pause
 from edge_client.config.sections import MqttConfig
 from edge_client.errors import EdgeError
-from edge_client.events import Asked, Event, Health, Reply, Sink, Switch
+from edge_client.events import Asked, Event, Health, Sink, Switch
 from edge_client.events.delivery import Delivery
 from edge_client.events.home_assistant import Announced, discovery, discovery_of_gone
-from edge_client.events.mqtt_connection import Connection, Will
+from edge_client.events.mqtt_connection import Connection
 from edge_client.events.mqtt_questions import ANSWER, ASKED, QUESTION, ToldQuestions, asked, reply_of, shown
 from edge_client.events.mqtt_switches import COMMANDS, PAUSE, listen_topic, switch_of
 from edge_client.events.mqtt_switches import shown as shown_pause
@@ -53,7 +53,7 @@ class MqttSink(Sink):
         device_id: str,
         name: str,
         folder: Path | None = None,
-        answer: Callable[[Reply], None] | None = None,
+        answer: Callable[[str, str, str], None] | None = None,
         page: str = "",
         switch: Callable[[Switch], Pause | None] | None = None,
     ) -> None:
@@ -91,7 +91,7 @@ class MqttSink(Sink):
         self._lock = threading.Lock()
         self._trouble = RateLimitedLog(log)
         self._born, self._next_birth, self._closing = False, 0.0, threading.Event()
-        will = Will(f"{self._device.base}/availability", "offline")
+        will = f"{self._device.base}/availability", "offline"
         self._connection = Connection(config, f"auricle-{device_id}", self._connected, self._received, will)
         self._connection.begin()
 
@@ -216,7 +216,7 @@ class MqttSink(Sink):
             oldest = self._questions[-1].question_id if self._questions else ""
         assert self._answer is not None
         try:
-            self._answer(reply_of(payload, oldest))
+            self._answer(*reply_of(payload, oldest))
         except (EdgeError, OSError) as error:
             self._trouble.warning("an answer by MQTT was refused: %s", error)
 

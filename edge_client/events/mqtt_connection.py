@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edge_client.config.sections import MqttConfig
@@ -47,14 +46,6 @@ _NOT_YET = "not connected yet"
 _OLD_BROKER = "Unsupported protocol version"
 
 
-@dataclass(frozen=True)
-class Will:
-    """What the broker publishes, retained, when the connection is lost."""
-
-    topic: str
-    payload: str
-
-
 class Connection:
     """A connection that is there as long as the broker lets it be."""
 
@@ -64,7 +55,7 @@ class Connection:
         client_id: str,
         connected: Callable[[], None],
         received: Callable[[str, bytes, bool], None],
-        will: Will | None = None,
+        will: tuple[str, str] | None = None,
     ) -> None:
         """Prepare; :meth:`begin` connects.
 
@@ -73,7 +64,7 @@ class Connection:
             client_id: By which the broker knows the device; of two connections with one, it ends the older.
             connected: Called after each time that a connection was made.
             received: Takes topic, payload and whether the broker had retained it, of each message.
-            will: What the broker publishes after the device.
+            will: Topic and payload of what the broker publishes, retained, when the connection is lost.
 
         Raises ConfigError if paho-mqtt is not installed, or too old.
         """
@@ -140,10 +131,10 @@ class Connection:
         self._client.disconnect()
         self._client.loop_stop()
 
-    def _open(self, client_id: str, will: Will | None) -> Any:  # noqa: ANN401  (paho's)
+    def _open(self, client_id: str, will: tuple[str, str] | None) -> Any:  # noqa: ANN401  (paho's)
         client = open_client(self._config, client_id)
         if will is not None:
-            client.will_set(will.topic, will.payload, qos=1, retain=True)
+            client.will_set(*will, qos=1, retain=True)
         client.reconnect_delay_set(*_PAUSE_S)
         client.max_queued_messages_set(_UNCONFIRMED)
         client.on_connect, client.on_disconnect = self._connected, self._disconnected

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edge_client.errors import ClipError, StateError
-from edge_client.events import Asked, Reply
+from edge_client.events import Asked
 from edge_client.storage.database import Database
 
 log = logging.getLogger(__name__)
@@ -40,9 +40,10 @@ def asked(question: Asked, base: str) -> dict[str, Any]:
     }
 
 
-def reply_of(payload: bytes, oldest: str) -> Reply:
+def reply_of(payload: bytes, oldest: str) -> tuple[str, str, str]:
     """Return the answer in a message: ``yes`` or ``no`` about the oldest question, or a JSON object.
 
+    It has the beginning of a question's identifier, ``yes``, ``no``, ``was`` or ``never``, and the label that it was.
     ``oldest``: identifier of that question; "" where none is open. Raises ClipError if it is no answer.
     """
     if len(payload) > _LARGEST_BYTES:
@@ -60,7 +61,7 @@ def reply_of(payload: bytes, oldest: str) -> Reply:
     given, says, label = map(str, parts)
     if not (given or oldest):
         raise ClipError(f"{text[:100]!r} answers nothing: no question is open")
-    return Reply(given or oldest, says, label)
+    return given or oldest, says, label
 
 
 class ToldQuestions:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from edge_client.capture.pauses import Pause
 from edge_client.config import Config
-from edge_client.events import Asked, Event, Health, Heard, Reply, Sink, Stored, Switch
+from edge_client.events import Asked, Event, Health, Heard, Sink, Switch
 from edge_client.events.delivery import Delivery
 from edge_client.events.journal import Journal
 from edge_client.events.json_lines import JsonLines
@@ -22,14 +23,14 @@ _GRACE_S = 2.0
 def open_sinks(
     config: Config,
     device_id: str,
-    answer: Callable[[Reply], None] | None = None,
+    answer: Callable[[str, str, str], None] | None = None,
     switch: Callable[[Switch], Pause | None] | None = None,
 ) -> list[Sink]:
     """Open every sink for which the configuration asks. Raises ConfigError if a sink's library is not installed.
 
-    ``answer`` takes the owner's answer to a question; it may wait for the disk, and raises EdgeError where it cannot be
-    taken. None: nothing is asked. ``switch`` takes in the same way what is switched from outside, and returns how it is
-    then.
+    ``answer`` takes what ``mqtt_questions.reply_of`` returns; it may wait for the disk, and raises EdgeError where it
+    cannot be taken. None: nothing is asked. ``switch`` takes in the same way what is switched from outside, and returns
+    how it is then.
     """
     events, device = config.events, config.device
     sinks: list[Sink] = [Journal(Database(device.state / FILE), events.journal_days, events.journal_mb)]
@@ -90,8 +91,8 @@ class Publisher:
         for sink in self._sinks:
             sink.report(health)
 
-    def stored(self) -> Stored | None:
-        """Say how the storing of events goes; None where nothing stores them."""
+    def stored(self) -> dict[str, Any] | None:
+        """Say how the storing of events goes, as :meth:`Sink.stored`; None where nothing stores them."""
         return next((stored for sink in self._sinks if (stored := sink.stored()) is not None), None)
 
     def trouble(self) -> str | None:

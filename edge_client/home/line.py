@@ -18,7 +18,7 @@ from edge_client.config.sections import HomeConfig, MqttConfig
 from edge_client.errors import EdgeError
 from edge_client.events import Event
 from edge_client.events.home_assistant import discovery_of_home, home_base
-from edge_client.events.mqtt_connection import Connection, Will
+from edge_client.events.mqtt_connection import Connection
 from edge_client.home.arbitration import Arbiter, Hearing, HomeEvent, Over, Purpose, read_message
 from edge_client.logs import RateLimitedLog
 
@@ -59,7 +59,7 @@ class HomeLine:
         self._changed, self._stop = threading.Condition(), False
         self._trouble = RateLimitedLog(log)
         here = f"{self._topic}/device/{self._device}"
-        self._connection = Connection(mqtt, f"auricle-{self._device}", self._connected, self._received, Will(here, ""))
+        self._connection = Connection(mqtt, f"auricle-{self._device}", self._connected, self._received, (here, ""))
         self._thread = threading.Thread(target=self._run, name="home", daemon=True)
         self._thread.start()
         self._connection.begin()

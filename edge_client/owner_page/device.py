@@ -262,7 +262,7 @@ class OwnedDevice:
                     rejected=tuple(clips.get(rejected(label), ())),
                     learned=learned,
                     heard=slot is not None and slot not in progress.silent,
-                    provisional=label in teaching.provisional,
+                    provisional=label in teaching.progress.provisional_labels,
                     advice=advice.get(label),
                     sensitivity=_sensitivity(sensitive.get(label), chosen.get(label)),
                     known=label in teaching.chosen,

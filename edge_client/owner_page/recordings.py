@@ -117,7 +117,7 @@ async def _receive(request: Request, file: BinaryIO, most: int, too_much: str, w
 
 def _import(teaching: Teaching, label: str, path: Path) -> str:
     """Store a recording; return what became of it, or raise why it is refused, in words that know its name alone."""
-    found, act = Summary(), next(iter(teaching.acts.all()), None)
+    found, act = Summary(), next(iter(teaching.state.acts.all()), None)
     if act is not None and ((act.kind, act.label) != ("added", label) or abs(time.time() - act.at) > _TOGETHER_S):
         act = None
     import_recordings(teaching, path, label, teaching.require_slot, found, act=act)

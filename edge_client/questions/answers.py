@@ -43,7 +43,7 @@ def answer(teaching: Teaching, given: str, says: str, label: str = "") -> str:
             says = YES
         folder = _folder(teaching, question, says, label)
         shared = bool(folder) and (teaching.store.folder / folder / question.file_name).exists()
-        number = teaching.acts.next_number()
+        number = teaching.state.acts.next_number()
         said = dataclasses.replace(
             question, said=says, said_at=time.time(), number=number, folder=folder, shared=shared
         )
@@ -143,7 +143,7 @@ def take_back(teaching: Teaching, said: Question) -> int:
             link_or_copy(path, store.sound(said))
             clips.delete(Clip(said.folder, path))
         if said.detected and said.said in (NO, WAS):
-            remove_wrong_detections(teaching.database, [(said.at, said.label)])
+            remove_wrong_detections(teaching.state.database, [(said.at, said.label)])
         if said.folder and is_label(said.folder):
             teaching.forget_emptied([said.folder])
         store.replace(dataclasses.replace(said, said="", said_at=0.0, number=0, folder="", shared=False))

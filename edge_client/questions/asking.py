@@ -50,7 +50,7 @@ class Asker:
         """Prepare. ``clock``: seconds since 1970; ``guesser`` says what else a sound may be."""
         self._guesser = guesser
         self.store = store
-        self._embeddings_path, self._statistics = state.embeddings_path, statistics
+        self._embeddings_path, self._database, self._statistics = state.embeddings_path, state.database, statistics
         self._per_day, self._rate_hz, self._clock = per_day, rate_hz, clock
         self._trouble = RateLimitedLog(log)
         self._taught: tuple[tuple[int, int], list[Floats]] = ((0, 0), [])
@@ -111,7 +111,7 @@ class Asker:
 
     def changed(self, known: Collection[str]) -> tuple[Asked, ...] | None:
         """Return the open questions about known labels, if they may have changed; what is a day old goes."""
-        key = self.store.key()
+        key = self._database.key()
         if key == self._seen and time.monotonic() < self._next_look:
             return None
         self.store.tidy(self._clock())

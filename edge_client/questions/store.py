@@ -99,10 +99,6 @@ class QuestionStore:
         self.folder, self._database = state.questions_folder, state.database
         self.features = features
 
-    def key(self) -> object:
-        """Return what changes whenever a question does, by whatever process."""
-        return self._database.key()
-
     def read(self) -> Book:
         """Return what there is of this front end."""
         of_mine = (self.features,)

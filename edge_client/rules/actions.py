@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from edge_client.config.rules import RuleConfig
 from edge_client.errors import EdgeError
@@ -32,13 +32,8 @@ class ActionError(EdgeError):
         self.for_good = for_good
 
 
-class Broker(Protocol):
-    """Sends to the MQTT broker; returns False where it is away."""
-
-    def __call__(self, topic: str, text: str) -> bool:
-        """Send a text."""
-
-
+Broker = Callable[[str, str], bool]
+"""Sends a text to a topic of the MQTT broker; returns False where it is away."""
 Action = Callable[[RuleConfig, Mapping[str, Any]], None]
 
 

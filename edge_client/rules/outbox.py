@@ -36,10 +36,6 @@ class Outbox:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def key(self) -> object:
-        """Return what changes whenever a message does."""
-        return self._database.key()
-
     def add(self, rule: str, actions: Sequence[str], document: Mapping[str, Any], at: float) -> list[int]:
         """Keep a message for each action; the oldest go, and count as lost, where there are too many."""
         with self._database.changing() as connection:

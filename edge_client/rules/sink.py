@@ -110,7 +110,7 @@ class RulesSink(Sink):
         while not self._stop.is_set():
             try:
                 # Another process may have added a message; one that failed becomes due.
-                if (now := self._outbox.key()) != key or time.monotonic() >= due:
+                if (now := self._database.key()) != key or time.monotonic() >= due:
                     key = now
                     while not self._stop.is_set() and (message := self._outbox.due()) is not None:
                         self._do(message)

@@ -117,7 +117,9 @@ class DeviceState:
 
     def require_own_release(self) -> None:
         """Refuse what another release left. Raises StateError; what is damaged is for :meth:`mend`."""
-        for part in (self.identity, self.membership, self.model, self.database):
+        with suppress(DamagedError):
+            self.membership.load()
+        for part in (self.identity, self.model, self.database):
             with suppress(DamagedError):
                 part.require_own_release()
 

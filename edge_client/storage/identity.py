@@ -83,10 +83,6 @@ class MembershipStore:
         """Return the fleet that was joined by an invitation, if any. Raises StateError if the file is damaged."""
         return _read(self.path, Membership, "join the fleet again") if self.path.exists() else None
 
-    def require_own_release(self) -> None:
-        """Refuse what another release left. Raises StateError, DamagedError."""
-        self.load()
-
     def save(self, membership: Membership) -> None:
         """Note the fleet that the device joined."""
         write_twice(self.path, json.dumps(dataclasses.asdict(membership)).encode())

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edge_client.audio.level import rms_dbfs
-from edge_client.audio.offset import OffsetFilter
+from edge_client.audio.level import OffsetFilter, rms_dbfs
 from edge_client.audio.resampling import StreamResampler
 from edge_client.capture.pauses import Pauses
 from edge_client.daemon.listening_loop import load_listening

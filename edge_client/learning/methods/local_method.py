@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 from edge_client.config import Config
 from edge_client.learning.rounds.client_update import DeviceRound
-from edge_client.learning.rounds.local_training import LocalTask, TrainingPlan
+from edge_client.learning.rounds.local_training import LocalTask, TrainingMethod, TrainingPlan
 from edge_client.learning.rounds.training_round import TrainingRound
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.storage.device_state import DeviceState
@@ -23,19 +23,8 @@ from fleet_protocol.methods.registry import Registry, discover
 __all__ = ["LocalMethod", "LocalTask", "TrainingPlan", "UnsharedMethod"]
 
 
-@dataclass(frozen=True)
-class LocalMethod(MethodTerms):
-    """A local method that trains the shared model.
-
-    Attributes:
-        prepare: Does what comes before the training, and says how to train.
-        keeps_own: Whether the device keeps a model that is trained on its own (by ``prepare`` or the targets); else
-            the device's model becomes what the shared model was trained to.
-    """
-
-    prepare: Callable[[LocalTask], TrainingPlan]
-    _: KW_ONLY
-    keeps_own: bool = False
+class LocalMethod(TrainingMethod):
+    """A local method that trains the shared model."""
 
     def open_round(self, config: Config, state: DeviceState, saved: SavedModel, work: Work) -> DeviceRound:
         """Return a device's part of a round. ``state``: Its state folder, with the blobs of the work."""

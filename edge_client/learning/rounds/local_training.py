@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from edge_client.learning.class_links import SlotOrder
 from edge_client.learning.sgd import from_slots
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.methods.local_methods import MethodTerms
 from fleet_protocol.methods.setting import Value
 from fleet_protocol.numbers.arrays import Bools, Floats, Ints
 
@@ -87,24 +87,19 @@ class TrainingPlan:
     rehearse: Callable[[Floats, Floats], None] = lambda _x, _targets: None
 
 
-class TrainingMethod(Protocol):
-    """What a local method says of the shared model's training."""
+@dataclass(frozen=True)
+class TrainingMethod(MethodTerms):
+    """What a local method says of the shared model's training.
 
-    @property
-    def name(self) -> str:
-        """Name in plans."""
+    Attributes:
+        prepare: Does what comes before the training, and says how to train.
+        keeps_own: Whether the device keeps a model that is trained on its own (by ``prepare`` or the targets); else
+            the device's model becomes what the shared model was trained to.
+    """
 
-    @property
-    def prepare(self) -> Callable[[LocalTask], TrainingPlan]:
-        """Function that does what comes before the training, and says how to train."""
-
-    @property
-    def any_architecture(self) -> bool:
-        """Whether the device's bundle may differ from the shared one."""
-
-    @property
-    def keeps_own(self) -> bool:
-        """Whether the device keeps a model that is trained on its own."""
+    prepare: Callable[[LocalTask], TrainingPlan]
+    _: KW_ONLY
+    keeps_own: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from edge_client.audio.level import rms_dbfs
-from edge_client.audio.offset import OffsetFilter
+from edge_client.audio.level import OffsetFilter, rms_dbfs
 from tests.support.edge_process import wait_for
 from tests.support.sounds import melody
 from tests.support.taught_device import PlayingDaemon

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from edge_client.errors import ClipError
-from edge_client.events import Asked, Reply
+from edge_client.events import Asked
 from edge_client.events.home_assistant import discovery
 from edge_client.events.mqtt import MqttSink
 from edge_client.events.mqtt_questions import reply_of
@@ -51,7 +51,7 @@ def test_every_document_about_questions_is_one_that_home_assistant_takes():
         assert "7 * 7" not in document.get("value_template", "") + document.get("command_template", "")
     choice = documents[f"select/{test_home_assistant.NODE}/question_was/config"]
     command = jinja2.Template(choice["command_template"]).render(value='"quoted"')
-    assert reply_of(command.encode(), OLD.question_id) == Reply(OLD.question_id, "was", '"quoted"')
+    assert reply_of(command.encode(), OLD.question_id) == (OLD.question_id, "was", '"quoted"')
 
 
 @needs_broker
@@ -150,7 +150,7 @@ def test_answers_come_back_and_what_is_none_changes_nothing(asking, start, caplo
     send("yes")
     send(json.dumps({"id": NEW.question_id, "answer": "was", "label": "kettle"}))
     wait_for(lambda: len(replies) == 2, what="two answers")
-    assert replies == [Reply(OLD.question_id, "yes"), Reply(NEW.question_id, "was", "kettle")]
+    assert replies == [(OLD.question_id, "yes", ""), (NEW.question_id, "was", "kettle")]
     assert "an answer by MQTT was refused" in caplog.text
     sink.ask([])
     with pytest.raises(ClipError, match="no question is open"):
@@ -200,7 +200,7 @@ def test_what_is_tapped_on_the_phone_is_an_answer_to_its_device():
         message = rendered(publish["data"], **values, state_attr=lambda entity, name: f"{entity} {name}")
         assert message["topic"] == "event.shelf_asks answer_topic"
         label = 'a "cup"' if says == "was" else ""
-        assert reply_of(message["payload"].encode(), "") == Reply(NEW.question_id, says, label)
+        assert reply_of(message["payload"].encode(), "") == (NEW.question_id, says, label)
 
 
 SECTIONS = """
