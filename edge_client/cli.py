@@ -7,11 +7,11 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from edge_client.commands import clips, daemon, events, fleet, init, mqtt, offers, pause, rules, teach, try_
+from edge_client.commands import clips, daemon, events, fleet, init, mqtt, pause, teach, try_
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.ground.command_line import describe_missing, parse, program, with_version
 
-_COMMANDS = (try_, init, daemon, pause, teach, clips, events, rules, fleet, offers, mqtt)
+_COMMANDS = (try_, init, daemon, pause, teach, clips, events, fleet, mqtt)
 _DESCRIPTION = "Hear sounds, learn new ones from you, and learn with other devices. Begin with `auricle-edge try`."
 # Which extra brings a module that is not there.
 _EXTRAS = {"starlette": "ui", "uvicorn": "ui", "jinja2": "ui", "wyoming": "wyoming"}

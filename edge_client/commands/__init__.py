@@ -13,7 +13,9 @@ from fleet_protocol.errors import printable
 from fleet_protocol.ground.command_line import print_json
 
 if TYPE_CHECKING:
+    from edge_client.config import Config
     from edge_client.owner import Teaching
+    from edge_client.storage.device_state import DeviceState
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # which has no public name
 Command: TypeAlias = Callable[[argparse.Namespace], int]
@@ -51,6 +53,15 @@ def open_teaching(options: argparse.Namespace) -> Teaching:
     from edge_client.owner import Teaching
 
     return Teaching.open(options.config)
+
+
+def open_device(options: argparse.Namespace) -> tuple[Config, DeviceState]:
+    """Return the configuration that the options name, and the device's state."""
+    from edge_client.config import load_config
+    from edge_client.storage.device_state import DeviceState
+
+    config = load_config(options.config)
+    return config, DeviceState(config.device.state)
 
 
 def report(document: object, lines: Iterable[str], *, json: bool) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from edge_client.commands import Commands, report, set_command
+from edge_client.commands import Commands, open_device, report, set_command
 from fleet_protocol.errors import printable
 from fleet_protocol.ground.command_line import ILL, NOT_RUNNING, print_json
 
@@ -100,11 +100,9 @@ def _wyoming(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from edge_client.config import load_config
     from edge_client.daemon.status import read_status
-    from edge_client.storage.device_state import DeviceState
 
-    state = DeviceState(load_config(options.config).device.state)
+    _, state = open_device(options)
     state.require_own_release()
     status = read_status(state) | {"advice": state.advice()}
     report(status, _lines(status), json=options.json)

@@ -1,4 +1,4 @@
-"""``events``: what the device heard, from its journal."""
+"""``events``: what the device heard, from its journal; ``rules``: what is done then, what waits, and a test of one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from edge_client.commands import Commands, confirm, report, set_command
+from edge_client.commands import Commands, confirm, open_device, report, set_command
 from fleet_protocol.ground.command_line import span_s
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _LISTED = 20
 
 
 def add(commands: Commands) -> None:
-    """Add the command."""
+    """Add the commands."""
     events = commands.add_parser("events", help="list what the device heard")
     events.add_argument("--label", help="only this label; unknown: unknown sounds")
     events.add_argument("--input", help="only of this microphone or stream")
@@ -30,6 +30,10 @@ def add(commands: Commands) -> None:
     events.add_argument("--forget", metavar="LABEL", nargs="?", const="", help=about)
     events.add_argument("--yes", action="store_true", help="do not ask before --forget")
     set_command(events, _events)
+    rules = commands.add_parser("rules", help="list the rules, and what they have still to tell; test one")
+    rules.add_argument("--test", metavar="RULE", help="have the daemon do what this rule does, as if it applied now")
+    rules.add_argument("--label", default="test", help="of the sound that --test makes up (%(default)s)")
+    set_command(rules, _rules)
 
 
 def _events(options: argparse.Namespace) -> int:
@@ -91,3 +95,23 @@ def _time(option: str, given: str | None, otherwise: float) -> float:
         return datetime.fromisoformat(given).timestamp()
     except ValueError as error:
         raise ConfigError(f"{option} {given!r} is no time; write it like 30m, 2h, 3d or 2026-01-31T18:00") from error
+
+
+def _rules(options: argparse.Namespace) -> int:
+    from edge_client.rules.owners import Rules
+
+    config, state = open_device(options)
+    rules = Rules(state, config)
+    if options.test is not None:
+        done = rules.test(options.test, options.label)
+        return report({"done": done}, [f"done: {', '.join(done)}"], json=options.json)
+    found, (lost, why) = rules.listed(), rules.lost()
+    lines = [
+        f"{one['name']}: {', '.join(one['does'])}"
+        + (f"; {one['waiting']} to tell" if one["waiting"] else "")
+        + (f": {one['error']}" if one["error"] else "")
+        for one in found
+    ]
+    lines = lines or ["there are no rules: docs/rules.md says how to write one"]
+    lines += [f"{lost} messages were lost, the last one because: {why}"] if lost else []
+    return report({"rules": found, "lost": lost, "why": why}, lines, json=options.json)

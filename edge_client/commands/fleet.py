@@ -1,13 +1,14 @@
-"""``join`` and ``leave``: take part in a fleet, or no longer."""
+"""``join`` and ``leave``: take part in a fleet, or no longer; ``offers``: sounds that its other devices were taught."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge_client.commands import Commands, report, set_command
+from edge_client.commands import Commands, open_teaching, report, set_command
 
 if TYPE_CHECKING:
     from fleet_protocol.messages.invitation_link import InvitationLink
@@ -30,6 +31,19 @@ def add(commands: Commands) -> None:
     leave = commands.add_parser("leave", help="leave the fleet; what the device learned stays")
     leave.add_argument("--forget", action="store_true", help="without telling the aggregator, as when it is gone")
     set_command(leave, _leave)
+    offers = commands.add_parser("offers", help="sounds that others of the fleet teach: listen for them, or not")
+    offers.set_defaults(says=None)
+    set_command(offers, _offers)
+    actions = offers.add_subparsers(metavar="ACTION")
+    for name, about in (
+        ("yes", "listen for it"),
+        ("no", "do not listen for it"),
+        ("undo", "take that back: let the fleet decide"),
+    ):
+        action = actions.add_parser(name, help=about)
+        action.add_argument("sound", metavar="SOUND", help="its name or identifier, as `offers` shows it")
+        set_command(action, _answer, below=True)
+        action.set_defaults(says=name)
 
 
 def _join(options: argparse.Namespace) -> int:
@@ -95,3 +109,21 @@ def _leave(options: argparse.Namespace) -> int:
     leave(options.config, notify=not options.forget)
     line = "left the fleet; what this device learned stays, and it goes on listening by itself"
     return report({"left": True}, [line], json=options.json)
+
+
+def _offers(options: argparse.Namespace) -> int:
+    offers = open_teaching(options).offers()
+    document = [dataclasses.asdict(one) | {"listens": one.is_heard, "why_silent": one.why_silent} for one in offers]
+    lines = [
+        f"{one.name!r} ({one.class_id}): {'listens' if one.is_heard else f'not listened for: {one.why_silent}'}"
+        + (f"; auricle-edge offers yes {one.class_id}" if one.is_asked else "")
+        for one in offers
+    ]
+    return report(document, lines or ["no other device of the fleet teaches a sound"], json=options.json)
+
+
+def _answer(options: argparse.Namespace) -> int:
+    from edge_client.questions.answers import answer_offer
+
+    told = answer_offer(open_teaching(options), options.sound, options.says)
+    return report({"sound": options.sound, "says": options.says, "told": told}, [told], json=options.json)

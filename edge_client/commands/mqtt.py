@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from edge_client.commands import Commands, confirm, report, set_command
+from edge_client.commands import Commands, confirm, open_device, report, set_command
 
 
 def add(commands: Commands) -> None:
@@ -18,15 +18,12 @@ def add(commands: Commands) -> None:
 
 
 def _clear(options: argparse.Namespace) -> int:
-    from edge_client.config import load_config
     from edge_client.errors import ConfigError, StateError
     from edge_client.events.mqtt_clear import clear, clear_home
-    from edge_client.storage.device_state import DeviceState
 
-    config = load_config(options.config)
+    config, state = open_device(options)
     if config.mqtt is None:
         raise ConfigError(f"{options.config} has no section [mqtt], which names the broker; remove it afterwards")
-    state = DeviceState(config.device.state)
     own = state.identity.load().device_id
     device = options.device or own
     if not set(device) <= set("0123456789abcdef"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from edge_client.commands import Commands, report, set_command
+from edge_client.commands import Commands, open_device, report, set_command
 
 if TYPE_CHECKING:
     from edge_client.capture.pauses import Pauses
@@ -23,11 +23,8 @@ def add(commands: Commands) -> None:
 
 def _opened(options: argparse.Namespace) -> tuple[DeviceState, Pauses]:
     from edge_client.capture.pauses import Pauses
-    from edge_client.config import load_config
-    from edge_client.storage.device_state import DeviceState
 
-    config = load_config(options.config)
-    state = DeviceState(config.device.state)
+    config, state = open_device(options)
     return state, Pauses(state.database, config.hours)
 
 

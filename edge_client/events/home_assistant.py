@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edge_client.events.mqtt_questions import ANSWER, ASKED, QUESTION
-from edge_client.events.mqtt_switches import PAUSE, SET, listen_topic
+from edge_client.events.mqtt_commands import ANSWER, ASKED, PAUSE, QUESTION, SET, listen_topic
 from fleet_protocol.ground.command_line import version
 
 # Seconds after which a label's sensor is off again.

@@ -17,10 +17,21 @@ from edge_client.errors import EdgeError
 from edge_client.events import Asked, Event, Health, Sink, Switch
 from edge_client.events.delivery import Delivery
 from edge_client.events.home_assistant import Announced, discovery, discovery_of_gone
+from edge_client.events.mqtt_commands import (
+    ANSWER,
+    ASKED,
+    COMMANDS,
+    PAUSE,
+    QUESTION,
+    ToldQuestions,
+    asked,
+    listen_topic,
+    reply_of,
+    shown_pause,
+    shown_questions,
+    switch_of,
+)
 from edge_client.events.mqtt_connection import Connection
-from edge_client.events.mqtt_questions import ANSWER, ASKED, QUESTION, ToldQuestions, asked, reply_of, shown
-from edge_client.events.mqtt_switches import COMMANDS, PAUSE, listen_topic, switch_of
-from edge_client.events.mqtt_switches import shown as shown_pause
 from edge_client.logs import RateLimitedLog
 from edge_client.storage.database import FILE, Database
 from edge_client.storage.label_keys import LabelKeys, label_key
@@ -282,7 +293,7 @@ class MqttSink(Sink):
         """Publish the oldest open question, and as events those that the broker did not get yet: none is too late."""
         with self._lock:
             questions = self._questions
-        self._send(QUESTION, shown(questions, self._device.base), retain=True)
+        self._send(QUESTION, shown_questions(questions, self._device.base), retain=True)
         for question in self._told.new(questions):
             self._send(ASKED, asked(question, self._device.base), retain=False)
 

@@ -28,7 +28,7 @@ def open_sinks(
 ) -> list[Sink]:
     """Open every sink for which the configuration asks. Raises ConfigError if a sink's library is not installed.
 
-    ``answer`` takes what ``mqtt_questions.reply_of`` returns; it may wait for the disk, and raises EdgeError where it
+    ``answer`` takes what ``mqtt_commands.reply_of`` returns; it may wait for the disk, and raises EdgeError where it
     cannot be taken. None: nothing is asked. ``switch`` takes in the same way what is switched from outside, and returns
     how it is then.
     """

@@ -15,7 +15,7 @@ from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector, Loaded
 from edge_client.errors import EdgeError
 from edge_client.events import Event, Heard
-from edge_client.home.background import Background
+from edge_client.home.ears import Background
 from edge_client.home.line import HomeLine
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.errors import FeatureMismatchError

@@ -11,7 +11,7 @@ from edge_client.errors import ClipError
 from edge_client.events import Asked
 from edge_client.events.home_assistant import discovery
 from edge_client.events.mqtt import MqttSink
-from edge_client.events.mqtt_questions import reply_of
+from edge_client.events.mqtt_commands import reply_of
 from edge_client.storage.label_keys import label_key
 from tests.edge_client.events import test_home_assistant
 from tests.support.checkout import ROOT

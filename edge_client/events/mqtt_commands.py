@@ -1,12 +1,15 @@
-"""Questions on MQTT: what is published of those that are open, and what an owner's answer looks like."""
+"""Questions and switches on MQTT: what is published of them, and what an answer or a command looks like."""
+
+from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edge_client.errors import ClipError, StateError
-from edge_client.events import Asked
+from edge_client.capture.pauses import Pause, seconds_of
+from edge_client.errors import ClipError, ConfigError, StateError
+from edge_client.events import Asked, Switch, iso
 from edge_client.storage.database import Database
 
 log = logging.getLogger(__name__)
@@ -15,12 +18,18 @@ ANSWER = "question/answer"
 """Topic behind the device's own on which answers come."""
 QUESTION, ASKED = "question", "question/asked"
 """Topics behind the device's own: the question that is answered next, retained; and each new one, as an event."""
-_LARGEST_BYTES = 2048
+_LARGEST_ANSWER = 2048
 _WORDS = {"yes", "no"}
 _TOLD = "told_questions"
+PAUSE, SET = "pause", "/set"
+"""Topic behind the device's own that says whether it is paused, retained; and what is behind such a topic's command."""
+COMMANDS = (f"{PAUSE}{SET}", f"label/+/listen{SET}")
+"""Topics behind the device's own on which commands come."""
+_LARGEST_COMMAND = 64
+_STATES = {b"ON": True, b"OFF": False}
 
 
-def shown(questions: Sequence[Asked], base: str) -> dict[str, Any]:
+def shown_questions(questions: Sequence[Asked], base: str) -> dict[str, Any]:
     """Return what is published, JSON-ready, of open questions, the newest first: the oldest, until it is answered.
 
     So that nobody who presses a button answers another question than he saw.
@@ -46,8 +55,8 @@ def reply_of(payload: bytes, oldest: str) -> tuple[str, str, str]:
     It has the beginning of a question's identifier, ``yes``, ``no``, ``was`` or ``never``, and the label that it was.
     ``oldest``: identifier of that question; "" where none is open. Raises ClipError if it is no answer.
     """
-    if len(payload) > _LARGEST_BYTES:
-        raise ClipError(f"an answer of {len(payload)} bytes; at most {_LARGEST_BYTES} are taken")
+    if len(payload) > _LARGEST_ANSWER:
+        raise ClipError(f"an answer of {len(payload)} bytes; at most {_LARGEST_ANSWER} are taken")
     text = payload.decode(errors="replace").strip()
     try:
         found = {"answer": text} if text in _WORDS else json.loads(text)
@@ -93,3 +102,35 @@ class ToldQuestions:
                 except (StateError, OSError) as error:
                     log.warning("cannot note which questions were told: %s", error)
         return [one for one in reversed(questions) if one.question_id not in told]
+
+
+def shown_pause(pause: Pause | None) -> dict[str, Any]:
+    """Return what is published of a pause, or of none, JSON-ready."""
+    if pause is None:
+        return {"paused": "OFF", "since": None, "until": None, "by": None}
+    since, until = (None if moment is None else iso(moment) for moment in (pause.since, pause.until))
+    return {"paused": "ON", "since": since, "until": until, "by": pause.by}
+
+
+def listen_topic(key: str) -> str:
+    """Return the topic behind the device's own that says whether a label of a key is listened for, retained."""
+    return f"label/{key}/listen"
+
+
+def switch_of(topic: str, payload: bytes, keys: Mapping[str, str]) -> Switch:
+    """Return what a command says: ``ON``, ``OFF``, or for how long to pause, such as ``30m``.
+
+    ``topic``: behind the device's own; ``keys``: of labels. Raises ConfigError if it is none.
+    """
+    labels = {f"{listen_topic(key)}{SET}": label for label, key in keys.items()}
+    if topic != COMMANDS[0] and topic not in labels:
+        raise ConfigError(f"no label has the topic {topic[:100]!r}")
+    given = payload[: _LARGEST_COMMAND + 1].strip()
+    if given in _STATES:
+        return Switch(_STATES[given], labels.get(topic, ""))
+    if topic in labels:
+        raise ConfigError(f"a command for a label is ON or OFF, not {given[:40]!r}")
+    try:
+        return Switch(on=True, for_s=seconds_of(given.decode(errors="replace")))
+    except ConfigError as error:
+        raise ConfigError(f"a command for the pause is ON, OFF or a time; {error}") from error
