@@ -57,7 +57,6 @@ def changes(teaching: Teaching) -> list[Change]:
 
 
 def _words(act: Act, count: int) -> str:
-    """Return what was done; in the page's list and the commands' alike."""
     former, label = act.former, _named(act.label)
     clips = f"{count} {'clip' if count == 1 else 'clips'}"
     were = "was" if count == 1 else "were"

@@ -350,7 +350,6 @@ def whole_s(path: Path) -> float:
 
 
 def _soundfile() -> ModuleType:
-    """Import the reader of audio files, which few commands need."""
     try:
         return importlib.import_module("soundfile")
     except (ImportError, OSError) as error:

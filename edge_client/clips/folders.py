@@ -193,6 +193,5 @@ def choose_known(folder: Path, label: str, sound: str | None) -> None:
 
 
 def _marks(folder: Path) -> list[str]:
-    """Return the marks of labels that are built-in sounds, as paths in the store."""
     labels = [path for path in label_folders(folder) if is_label(folder_of(path / "any", folder))]
     return [f"{path.name}/{name}" for path in labels for name in _names(path) if name.startswith(_KNOWN)]

@@ -139,7 +139,6 @@ def _read_file(path: Path, settings: FeatureSettings, advance: Callable[[float],
 
 
 def _store(read: list[_Read], store: ClipStore, settings: FeatureSettings, summary: Summary) -> None:
-    """Store what was read, and forget it here."""
     with store.changing():
         while read:
             one = read.pop(0)

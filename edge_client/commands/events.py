@@ -69,7 +69,6 @@ def _events(options: argparse.Namespace) -> int:
 
 
 def _forget(config: Config, options: argparse.Namespace, since: float, until: float) -> int:
-    """Remove what was heard, its sounds and questions."""
     from edge_client.errors import ConfigError
     from edge_client.owner_changes import forget_heard
 

@@ -83,7 +83,6 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _know(options: argparse.Namespace) -> list[str]:
-    """Choose built-in sounds; return their labels."""
     from edge_client.owner import Teaching
     from edge_client.owner_changes import know
 

@@ -111,7 +111,6 @@ def _share(detector: sections.DetectorConfig, ears: int) -> sections.DetectorCon
 
 
 def _rules(file: TomlFile) -> tuple[RuleConfig, ...]:
-    """Return the sections ``[[rules]]`` in their order."""
     given, where = file.document.get(_RULES, []), file.place(_RULES)
     if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
         raise ConfigError(f"{where}: each rule is a section [[{_RULES}]]")
@@ -127,7 +126,6 @@ def _rules(file: TomlFile) -> tuple[RuleConfig, ...]:
 
 
 def _microphones(file: TomlFile, *, listens: bool) -> dict[str, sections.MicrophoneConfig]:
-    """Return the sections ``[microphones.NAME]`` by name."""
     found = file.table(_MICROPHONES, file.document.get(_MICROPHONES, {}))
     where = file.place(_MICROPHONES)
     if found and not listens:

@@ -57,7 +57,6 @@ def _named(given: Path | None) -> tuple[Path, str] | None:
 
 
 def _existing(path: Path, by: str) -> Path:
-    """Return a file that was named. Raises ConfigError if it is not there."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError) as error:

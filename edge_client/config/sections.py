@@ -37,7 +37,6 @@ def require_between(section: object, low: float, high: float, *keys: str) -> Non
 
 
 def _require_above_zero(section: object, *keys: str) -> None:
-    """Refuse a section whose numbers of some keys are not above 0."""
     for key in keys:
         require(getattr(section, key) > 0, key, getattr(section, key), "must be above 0")
 
@@ -140,7 +139,6 @@ class MicrophoneConfig:
 
 
 def _stream_problem(url: str) -> str:
-    """Return why a network stream cannot have such an address, "" where it can."""
     example = "rtsp://name:password@host/path; also rtsps://, http:// and https://"
     return url_problem(url, 1000, ("rtsp", "rtsps", "http", "https"), example)
 

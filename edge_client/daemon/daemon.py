@@ -39,10 +39,9 @@ from edge_client.daemon.supervisor import Supervisor, notify
 from edge_client.daemon.teaching_loop import TeachingLoop
 from edge_client.daemon.training_process import TrainingProcess
 from edge_client.detection.detector import Loaded
-from edge_client.detection.doubts import Doubt
 from edge_client.detection.observed_rates import ObservedRates
 from edge_client.detection.sensitivity import together
-from edge_client.events import Asked, Heard, Switch
+from edge_client.events import Asked, Heard, Sink, Switch
 from edge_client.events.delivery import Delivery
 from edge_client.events.mqtt import MqttSink
 from edge_client.events.publisher import Publisher, open_sinks
@@ -130,38 +129,39 @@ class Daemon:
         self._rates = ObservedRates.open(config, self._state.database, manifest)
         self._asker = asker = Asker.open(config, self._state, manifest)
         self._asked_at: object = None
-        self._doubts: Delivery[Doubt] | None = None
-        if asker is not None:
-            self._doubts = Delivery("the questions", asker.consider, _DOUBTS)
+        self._doubts = None if asker is None else Delivery("the questions", asker.consider, _DOUBTS)
         self._reload()
-        replied = None if self._asker is None and config.server is None else self._reply
         self._pauses = PauseWatch(self._state, Pauses(self._state.database, config.hours))
-        device_id = self._state.identity.load().device_id
-        sinks = open_sinks(config, device_id, replied, self._switch) if config.microphone else []
         self._home: HomeLine | None = None
-        if config.microphone:
-            broker = next((sink.say for sink in sinks if isinstance(sink, MqttSink)), None)
-            place = config_path.parent
-            rules = RulesSink(config.rules, config.device.name, self._state.database, place, broker)
-            sinks.append(rules)
-            self._home = HomeLine.of(config, device_id, "daemon", rules.at_home)
-            with self._tried("leave the home that it was in"):
-                settle_homes(config, self._state.database, device_id)
-        if self._home is not None:
-            sinks.append(HomeSink(self._home))
-        self._publisher = Publisher(sinks, self._keep_sound)
+        device_id = self._state.identity.load().device_id
+        self._publisher = Publisher(self._open_sinks(device_id) if config.microphone else [], self._keep_sound)
         runtime = installed_runtime() or "none"
         self._versions = {"auricle": version(), "bundle": config.bundle.stem, "runtime": runtime}
         self._training = TrainingProcess(config.training, config_path, stop, self._mend, self._reload)
-        self._supervisor = Supervisor(stop)
+        self._teaching = TeachingLoop(config, self._state, self._tidy, self._training, stop)
         self._rounds: RoundLoop | None = None
+        self._supervisor = Supervisor(stop)
         if config.server is not None:
             self._rounds = RoundLoop(config, config.server, self._state, self._training, stop)
             self._supervisor.add("rounds", _ROUNDS_STUCK_S, self._rounds.run)
-        self._teaching = TeachingLoop(config, self._state, self._tidy, self._training, stop)
         self._supervisor.add("teaching", _TEACHING_STUCK_S, self._teaching.run)
         for name in config.inputs:
             self._supervisor.add(listening_name(name), _LISTENING_STUCK_S, partial(self._listen, name))
+
+    def _open_sinks(self, device_id: str) -> list[Sink]:
+        """Open what gets the events: journal, standard output and broker, then the rules and the home."""
+        config, database = self._config, self._state.database
+        replied = None if self._asker is None and config.server is None else self._reply
+        sinks = open_sinks(config, device_id, replied, self._switch)
+        broker = next((sink.say for sink in sinks if isinstance(sink, MqttSink)), None)
+        rules = RulesSink(config.rules, config.device.name, database, self._config_path.parent, broker)
+        sinks.append(rules)
+        self._home = HomeLine.of(config, device_id, "daemon", rules.at_home)
+        if self._home is not None:
+            sinks.append(HomeSink(self._home))
+        with self._tried("leave the home that it was in"):
+            settle_homes(config, database, device_id)
+        return sinks
 
     def _put_in_order(self) -> None:
         """Remove what a crash left, mend what is damaged, and test what computes."""
@@ -250,7 +250,6 @@ class Daemon:
                 self._publisher.ask((*questions, *self._offered()))
 
     def _offered(self) -> tuple[Asked, ...]:
-        """Return the questions about sounds that others teach."""
         return tuple(
             Asked(f"{OFFER}{one.class_id}", one.at, one.name, False, 0.0, one.question)
             for one in self._offers()

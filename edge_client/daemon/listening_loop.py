@@ -220,7 +220,6 @@ class ListeningLoop:
             self._feed.send(samples, self._detector.standing, found, dict(guesses))
 
     def _follow(self) -> None:
-        """Publish which sounds go on, and which are over."""
         for event in self._detector.take_followed():
             self._publisher.follow(event)
 

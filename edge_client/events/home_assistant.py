@@ -89,7 +89,6 @@ def _of_node(node: str, about: dict[str, str], entities: Mapping[tuple[str, str]
 
 
 def _labels(base: str, keys: Mapping[str, str]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return what shows each label, and what switches it."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for label, key in keys.items():
         topic = f"{base}/label/{key}"

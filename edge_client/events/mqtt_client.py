@@ -81,7 +81,6 @@ def _bounded(client: type[Client]) -> type[Client]:
 
 
 def _failure(error: OSError) -> str:
-    """Return why no connection could be made, with the way out."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate cannot be trusted ({error.verify_message}); see [mqtt] ca"
     return f"{error.strerror or error}; see [mqtt] host, port and tls"

@@ -193,7 +193,6 @@ def _parts(rows: Floats, size: int) -> list[Floats]:
 
 
 def _fill(rows: Floats, count: int) -> Floats:
-    """Append zero rows."""
     if len(rows) == count:
         return rows
     filled = np.zeros((count, *rows.shape[1:]), np.float32)

@@ -100,7 +100,6 @@ def _listen(_: OwnedDevice, teaching: Teaching, form: dict[str, str]) -> str:
 
 
 def _offer(_: OwnedDevice, teaching: Teaching, form: dict[str, str]) -> str:
-    """Listen for a sound that others of the fleet teach, or not."""
     return answer_offer(teaching, form.get("sound", ""), form.get("says", ""))
 
 

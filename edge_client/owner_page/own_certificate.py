@@ -78,7 +78,6 @@ def _flaw(path: Path, names: Iterable[str]) -> str:
 
 
 def _request(names: Iterable[str]) -> str:
-    """Return openssl's own form of what is asked for."""
     held = ",".join(f"{'IP' if is_address(name) else 'DNS'}:{name}" for name in sorted(names))
     return (
         "[req]\ndistinguished_name=name\nx509_extensions=extensions\nprompt=no\nencrypt_key=no\n"

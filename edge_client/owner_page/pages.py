@@ -77,7 +77,6 @@ class Pages:
 
 
 def _clock(at_ms: float) -> str:
-    """Return a time of the day, with the day where it is not today."""
     then = datetime.fromtimestamp(at_ms / 1e3)
     return then.strftime("%H:%M:%S" if then.date() == datetime.now().date() else "%d %b, %H:%M")
 

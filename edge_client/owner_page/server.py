@@ -109,7 +109,6 @@ def _require_certificate(config: UiConfig) -> None:
 
 
 def _show(link: str) -> None:
-    """Print the link that signs in, as a QR code and as text."""
     import segno
 
     segno.make(link, error="l").terminal(sys.stdout, compact=True)

@@ -200,7 +200,6 @@ def sound_of(window: Floats, rate_hz: int) -> tuple[str, bytes]:
 
 
 def _row(one: Question) -> tuple[Any, ...]:
-    """Return a question as the columns have it."""
     embedding = np.clip(one.embedding, -6e4, 6e4).astype(np.float16).tobytes()
     heard = (one.question_id, one.at, one.label, int(one.detected), float(one.score), embedding)
     return (*heard, one.said, one.said_at, one.number, one.folder, int(one.shared))

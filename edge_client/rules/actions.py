@@ -146,7 +146,6 @@ def _post(rule: RuleConfig, document: Mapping[str, Any]) -> None:
 
 
 def _notify(address: str, document: Mapping[str, Any]) -> None:
-    """Send the message to an address of Apprise."""
     try:
         import apprise
     except ImportError:

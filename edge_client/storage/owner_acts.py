@@ -140,7 +140,6 @@ def _last(folder: str) -> str:
 
 
 def _row(act: Act) -> tuple[Any, ...]:
-    """Return an act as the columns have it."""
     others = {name: getattr(act, name) for name in ("heard", "denied", "known", "thresholds", "listened")}
     return act.number, act.at, act.kind, act.former, act.label, json.dumps(act.moves), json.dumps(others)
 

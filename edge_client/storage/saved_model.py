@@ -313,6 +313,5 @@ def _prototypes(arrays: Arrays, numbers: int | None) -> dict[str, Prototype]:
 
 
 def _start(manifest: Manifest) -> Progress:
-    """Return the progress of a model that has not learned anything."""
     labels = LabelMap(manifest.capacity, reserved=len(manifest.background))
     return Progress(architecture=manifest.architecture, label_map=labels, features=manifest.feature_settings.digest)

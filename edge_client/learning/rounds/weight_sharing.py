@@ -151,7 +151,6 @@ class WeightSharing(ClientUpdate):
 
 
 def _require_same_model(own: Manifest, shared: Manifest, method: str) -> None:
-    """Check that weights of one model are weights of the other."""
     if own is not shared and own.network != shared.network:
         raise ModelError(
             f"{method} trains the fleet's model ({shared.architecture}, capacity {shared.capacity}) and this device's "
