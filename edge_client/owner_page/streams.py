@@ -176,7 +176,8 @@ class Recording:
     async def lines(self, teaching: Teaching, label: str, count: int) -> AsyncIterator[str]:
         """Record takes as `auricle-edge record` does; yield a line of JSON for every step, and one with the result."""
         stop = threading.Event()
-        self._follower = follower = _Follower(asyncio.get_running_loop(), stop)
+        follower = _Follower(asyncio.get_running_loop(), stop)
+        self._follower = self._follower or follower  # where there is one, this session finds the microphone in use
         threading.Thread(target=_session, args=(teaching, label, count, follower), daemon=True, name="record").start()
         try:
             while (line := await follower.queue.get()) is not None:

@@ -23,8 +23,8 @@ LOUD = "loud"
 class Occurrence:
     """What a rule looks at: a sound, or a level that was kept for a time.
 
-    ``time``: s since 1970; ``score``: 0..1; ``level_db``: dB full scale; ``document``: the same, JSON-ready;
-    ``home``: whether it is the home's, of one or more ears, the best of which is the input.
+    ``time``: s since 1970; ``score``: 0..1; ``level_db``: dB full scale; ``document``: the same, JSON-ready; ``home``:
+    whether it is the home's, of one or more ears, the best of which is the input; ``rule``: that which names the level.
     """
 
     time: float
@@ -34,6 +34,7 @@ class Occurrence:
     level_db: float
     document: Mapping[str, object]
     home: bool = False
+    rule: str = ""
 
     @classmethod
     def of_event(cls, event: Event) -> Occurrence:
@@ -48,10 +49,11 @@ class Occurrence:
         return cls(moment, best.label, best.name, best.score, best.level_db, document, home=True)
 
     @classmethod
-    def of_level(cls, moment: float, heard_by: str, level_db: float) -> Occurrence:
+    def of_level(cls, moment: float, heard_by: str, level_db: float, rule: str) -> Occurrence:
         """Return that it was loud for the time that a rule names."""
         document = {"time": iso(moment), "kind": LOUD, "label": LOUD, "level_db": round(level_db, 1)}
-        return cls(moment, LOUD, heard_by, 1.0, level_db, document | ({"input": heard_by} if heard_by else {}))
+        document |= {"input": heard_by} if heard_by else {}
+        return cls(moment, LOUD, heard_by, 1.0, level_db, document, rule=rule)
 
 
 def told(rule: RuleConfig, found: Occurrence, device: str, **more: object) -> dict[str, Any]:
@@ -111,7 +113,7 @@ class Condition:
         if found.home != rule.home:
             return False
         if found.document["kind"] == LOUD:
-            asked = rule.louder_than_db is not None
+            asked = rule.louder_than_db is not None and rule.name == found.rule
         else:
             fits = not rule.labels or found.label in rule.labels
             asked = rule.louder_than_db is None and fits and found.score >= rule.least_score

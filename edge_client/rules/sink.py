@@ -65,7 +65,7 @@ class RulesSink(Sink):
         """Look at the level that an input had for some seconds."""
         for one in self._by_level:  # the list is replaced, never changed
             if one.loud(heard_by, level_db, seconds):
-                self._looking.put(Occurrence.of_level(time.time(), heard_by, level_db))
+                self._looking.put(Occurrence.of_level(time.time(), heard_by, level_db, one.rule.name))
 
     def close(self) -> None:
         """Look at what waits; what is not delivered stays for the next start."""

@@ -94,9 +94,9 @@ def test_a_level_applies_once_for_each_time_that_it_was_kept_long_enough():
     loud = Condition(rule(louder_than_db=-20.0, louder_for_s=1.0, inputs=("hall",)))
     levels = [-10, -10, -30, -10, -10, -10, -10, -30, -10]
     assert [loud.loud("hall", level, 0.5) for level in levels] == [False, True, False, False, True] + [False] * 4
-    found = Occurrence.of_level(NOON, "hall", -10.0)
+    found = Occurrence.of_level(NOON, "hall", -10.0, "r")
     assert loud.applies(found, GoingOn())
     assert found.document["kind"] == "loud"
-    assert not loud.applies(Occurrence.of_level(NOON, "kitchen", -10.0), GoingOn())
+    assert not loud.applies(Occurrence.of_level(NOON, "kitchen", -10.0, "r"), GoingOn())
     assert not loud.applies(Occurrence.of_event(event(heard_by="hall")), GoingOn())
     assert not Condition(rule()).applies(found, GoingOn())

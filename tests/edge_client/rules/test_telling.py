@@ -229,3 +229,15 @@ def test_a_receiver_that_trickles_its_answer_is_left(place, monkeypatch):
     over.set()
     thread.join(60)
     listener.close()
+
+
+def test_a_level_that_one_rule_names_is_none_of_another(place):
+    said = []
+    soft = RuleConfig(name="soft", mqtt="soft", louder_than_db=-40.0, louder_for_s=1.0)
+    loud = RuleConfig(name="loud", mqtt="loud", louder_than_db=-10.0, louder_for_s=60.0)
+    rules = place.open(soft, loud, broker=lambda topic, text: said.append(topic) or True)
+    rules.level("", -30.0, 1.0)
+    wait_for(lambda: said)
+    rules.close()
+    assert said == ["soft"]
+    assert place.outbox.waiting() == []
