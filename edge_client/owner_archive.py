@@ -100,12 +100,12 @@ def take_in(teaching: Teaching, file: BinaryIO) -> Imported:
 
 
 def _require_slots(teaching: Teaching, labels: set[str]) -> None:
-    known, free = teaching.known_labels(), teaching.label_map.free
-    new = sorted(labels - set(known))
-    if len(known) + len(new) > free:
+    own = {*teaching.store.labels(), *teaching.chosen}  # sounds of others make room
+    new = sorted(labels - own)
+    if len(own) + len(new) > teaching.manifest.slots:
         raise ClipError(
-            f"no slot is free for all of {', '.join(new)}: the model knows {len(known)} sounds, and its head has "
-            f"{free} slots; delete some first, or build a bundle with a larger --capacity"
+            f"no slot is free for all of {', '.join(new)}: you taught or chose {len(own)} sounds, and the model's head "
+            f"has {teaching.manifest.slots} slots; delete some first, or build a bundle with a larger --capacity"
         )
 
 

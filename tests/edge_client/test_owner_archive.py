@@ -4,6 +4,7 @@ import io
 import os
 import stat
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from edge_client.owner_archive import export_to, take_in
 from edge_client.owner_changes import know
 from edge_client.owner_undo import changes, undo
 from edge_client.storage.owner_choices import Listened
+from fleet_protocol.bundle.labels import Slot
 from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.asked_device import Owner, sound
 from tests.support.checkout import ROOT
@@ -114,6 +116,16 @@ def test_where_there_is_no_room_or_no_slot_nothing_is_taken(old, tmp_path):
         imported(full, path)
     assert (clips_of(small), clips_of(full)) == ([], before)
     assert not changes(Teaching.open(small.folder / "edge.toml"))
+
+
+def test_sounds_of_the_fleet_make_room_for_it(old, tmp_path):
+    new = another(tmp_path / "new")
+    teaching = Teaching.open(new.folder / "edge.toml")
+    saved, free = teaching.state.model.load(teaching.config.bundle), teaching.label_map.free
+    slots = tuple(Slot(f"sound {number}", f"class-{number}") for number in range(free))
+    progress = replace(saved.progress, label_map=replace(saved.progress.label_map, slots=slots))
+    teaching.state.model.save(saved.bundle.weights, saved.listening, progress)
+    assert imported(new, exported(old)).stored.total() == 13
 
 
 def test_a_file_that_exists_is_not_written_over_and_one_that_is_none_is_refused(old, tmp_path, edge):
