@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,66 +30,6 @@ _SHOWN = 40
 # Seconds that an event's sound may take to reach the disk.
 _WRITTEN_S = 3.0
 _POLL_S = 0.1
-
-
-@dataclass(frozen=True)
-class HeardSound:
-    """One row of what the device heard; kind and time name the event.
-
-    ``level_db``: None where the journal has it no more; ``lasted_s``: of an everyday sound, None while it lasts;
-    ``input``: of a device that has several; ``remarks``: what is remarkable of it; ``guess``: what an unknown sound may
-    be, the likeliest first.
-    """
-
-    at_ms: int
-    kind: Kind
-    label: str
-    score: float
-    level_db: float | None
-    kept: bool
-    lasted_s: float | None = None
-    input: str = ""
-    remarks: tuple[str, ...] = ()
-    guess: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """From which score, 0..1, a sound counts as heard, the step of a slider next to it, and whether the owner chose it.
-
-    ``heard``: how often it would have been heard in the last ``hours`` at each step.
-    """
-
-    threshold: float
-    step: int
-    chosen: bool
-    hours: float
-    heard: list[int]
-
-
-@dataclass(frozen=True)
-class KnownSound:
-    """One sound that the device knows.
-
-    ``clips`` are names of those it was taught with, ``rejected`` of those that resemble it and are none.
-    ``known``: whether the owner chose it of the sounds that the device knows from the start.
-    ``listened`` is what the owner chose, ``off`` whether it is therefore not listened for now.
-    ``learned`` says whether the model has it, ``heard`` whether the weights that listen do. ``advice`` is of
-    ``DeviceState.advice``.
-    """
-
-    label: str
-    clips: tuple[str, ...]
-    of_fleet: bool
-    rejected: tuple[str, ...]
-    learned: bool
-    heard: bool
-    provisional: bool
-    advice: dict[str, Any] | None
-    sensitivity: Sensitivity | None
-    known: bool
-    listened: Listened
-    off: bool
 
 
 class OwnedDevice:
@@ -160,31 +99,32 @@ class OwnedDevice:
         folder = self.config.clips_folder
         return sum(folder_of(path, folder) == label for path in clip_files(folder))
 
-    def heard(self) -> list[HeardSound]:
+    def heard(self) -> list[dict[str, Any]]:
         """Return the newest events and older unknown sounds, newest first. Raises StateError if they cannot be read."""
         found = self.rows(past_events(self.state.database, _SHOWN)[::-1])
-        rows = {(row.kind, row.at_ms): row for row in found}
-        for sound in self._kept["unknown"].sounds():
-            at_ms = _at_ms(sound.heard_at)
-            rows.setdefault(("unknown", at_ms), HeardSound(at_ms, "unknown", "unknown", sound.score, None, kept=True))
+        rows = {(row["kind"], row["at_ms"]): row for row in found}
+        unknown = self._kept["unknown"].sounds()
+        others = [Event(sound.heard_at, "unknown", "unknown", None, sound.score, 0.0) for sound in unknown]
+        for row in self.rows(others):  # the journal may have them no more
+            rows.setdefault((row["kind"], row["at_ms"]), row | {"level_db": None})
         return list(rows.values())
 
-    def rows(self, events: Sequence[Event], remarks: Sequence[tuple[str, ...]] = ()) -> list[HeardSound]:
-        """Return events as the page shows them; ``remarks``: of each, or none at all."""
+    def rows(self, events: Sequence[Event], remarks: Sequence[tuple[str, ...]] = ()) -> list[dict[str, Any]]:
+        """Return events as the page shows them; ``remarks``: of each, or none at all.
+
+        Each has what its :class:`Event` has, ``at_ms``, ``lasted_s``, whether its sound is ``kept``, its ``remarks``,
+        and in ``guess`` what an unknown sound may be, the likeliest first.
+        """
         kept = {kind: {_at_ms(sound.heard_at) for sound in ring.sounds()} for kind, ring in self._kept.items()}
         return [
-            HeardSound(
-                at_ms := _at_ms(event.time),
-                event.kind,
-                event.label,
-                event.score,
-                event.level_db,
-                at_ms in kept[event.kind],
-                event.lasted_s,
-                event.input,
-                remarked,
-                tuple(filter(None, event.guess.split(", "))),
-            )
+            vars(event)
+            | {
+                "at_ms": (at_ms := _at_ms(event.time)),
+                "lasted_s": event.lasted_s,
+                "kept": at_ms in kept[event.kind],
+                "remarks": remarked,
+                "guess": tuple(filter(None, event.guess.split(", "))),
+            }
             for event, remarked in zip(events, remarks or [()] * len(events), strict=True)
         ]
 
@@ -200,8 +140,8 @@ class OwnedDevice:
         give_up = time.monotonic() + _WRITTEN_S
         while time.monotonic() < give_up:
             # A message cuts the time off to milliseconds, a file's name rounds it.
-            found = next((row for row in self.heard() if row.kind == kind and abs(row.at_ms - at_ms) <= 1), None)
-            if found is not None and (found.kept or not wants_sound):
+            found = [row for row in self.heard() if row["kind"] == kind and abs(row["at_ms"] - at_ms) <= 1]
+            if found and (found[0]["kept"] or not wants_sound):
                 return
             time.sleep(_POLL_S)
 
@@ -240,8 +180,13 @@ class OwnedDevice:
         event = event_at(self.state.database, kind, at_ms)
         return "" if event is None else event.label
 
-    def sounds(self, teaching: Teaching) -> list[KnownSound]:
-        """Return what the device knows, and what it was taught and has yet to learn, by name."""
+    def sounds(self, teaching: Teaching) -> list[dict[str, Any]]:
+        """Return, by name, what the device knows, and what it was taught and has yet to learn.
+
+        ``clips`` are names of those that a sound was taught with, ``rejected`` of those that resemble it and are none;
+        ``learned`` says whether the model has it, ``heard`` whether the weights that listen do; ``known``: the owner
+        chose it of the built-in sounds; ``listened``: when it is listened for, ``off``: that it is therefore not now.
+        """
         folder, progress = teaching.store.folder, self.state.model.load(teaching.config.bundle).progress
         label_map = progress.label_map
         clips: dict[str, list[str]] = {}
@@ -254,21 +199,22 @@ class OwnedDevice:
         for label in teaching.known_labels():
             learned = label in label_map.labels
             slot = label_map.slot_of(label) if learned else None
+            choice = listened.get(label, Listened())
             found.append(
-                KnownSound(
-                    label,
-                    clips=tuple(clips.get(label, ())),
-                    of_fleet=slot is not None and label_map.class_ids[slot] is not None,
-                    rejected=tuple(clips.get(rejected(label), ())),
-                    learned=learned,
-                    heard=slot is not None and slot not in progress.silent,
-                    provisional=label in teaching.progress.provisional_labels,
-                    advice=advice.get(label),
-                    sensitivity=_sensitivity(sensitive.get(label), chosen.get(label)),
-                    known=label in teaching.chosen,
-                    listened=(choice := listened.get(label, Listened())),
-                    off=not choice.now(now),
-                )
+                {
+                    "label": label,
+                    "clips": clips.get(label, ()),
+                    "of_fleet": slot is not None and label_map.class_ids[slot] is not None,
+                    "rejected": clips.get(rejected(label), ()),
+                    "learned": learned,
+                    "heard": slot is not None and slot not in progress.silent,
+                    "provisional": label in progress.provisional_labels,
+                    "advice": advice.get(label),
+                    "sensitivity": _sensitivity(sensitive.get(label), chosen.get(label)),
+                    "known": label in teaching.chosen,
+                    "listened": choice,
+                    "off": not choice.now(now),
+                }
             )
         return found
 
@@ -297,12 +243,16 @@ def answers(teaching: Teaching) -> dict[str, Any]:
     }
 
 
-def _sensitivity(now: dict[str, Any] | None, chosen: float | None) -> Sensitivity | None:
-    """Return a label's; None where the daemon has not said (yet) how it hears it."""
+def _sensitivity(now: dict[str, Any] | None, chosen: float | None) -> dict[str, Any] | None:
+    """Return from which score, 0..1, a label counts as heard, the step of a slider next to it, and who chose it.
+
+    None where the daemon has not said (yet) how it hears it. ``heard``: how often in the last ``hours`` at each step.
+    """
     if now is None:
         return None
     threshold = now["threshold"] if chosen is None else chosen
-    return Sensitivity(threshold, step_at(threshold), chosen is not None, now["hours"], now["heard"])
+    own = {"threshold": threshold, "step": step_at(threshold), "chosen": chosen is not None}
+    return own | {"hours": now["hours"], "heard": now["heard"]}
 
 
 def _at_ms(moment: float) -> int:

@@ -34,18 +34,14 @@ class RulesOfDevice:
 
     def __init__(self, written: Sequence[RuleConfig], database: Database) -> None:
         self.written, self._database = tuple(written), database
-        self._key: object = None
-        self._kept: object = None
+        self._kept: object = []
         self._rules = self.written
 
     def now(self) -> tuple[RuleConfig, ...]:
         """Return the rules; they are read anew only where somebody changed them. Raises as :class:`Database`."""
-        key = self._database.key()
-        if key != self._key:
-            kept = self._database.note(_NOTE) or []
-            if kept != self._kept:
-                self._rules = (*self.written, *_read(kept))
-            self._key, self._kept = key, kept
+        kept = self._database.note(_NOTE) or []
+        if kept != self._kept:
+            self._kept, self._rules = kept, (*self.written, *_read(kept))
         return self._rules
 
 
