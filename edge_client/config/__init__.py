@@ -102,12 +102,9 @@ def load_config(path: Path) -> Config:
         return config
     if config.mqtt is None:
         raise ConfigError(f"{file.place('home')}: [home] needs [mqtt]: its devices speak by a broker")
-    return dataclasses.replace(config, detector=_share(config.detector, config.home.ears or len(config.inputs) or 1))
-
-
-def _share(detector: sections.DetectorConfig, ears: int) -> sections.DetectorConfig:
-    """Return what one ear of a home keeps to, so that what is promised holds for the home."""
-    return dataclasses.replace(detector, false_accepts_per_hour=detector.false_accepts_per_hour / ears)
+    # What one ear keeps to, so that what is promised holds for the home.
+    rate = config.detector.false_accepts_per_hour / (config.home.ears or len(config.inputs) or 1)
+    return dataclasses.replace(config, detector=dataclasses.replace(config.detector, false_accepts_per_hour=rate))
 
 
 def _rules(file: TomlFile) -> tuple[RuleConfig, ...]:

@@ -65,7 +65,8 @@ class RuleConfig:
         require(not problem, "message", self.message[:100], problem)
         require(not set(self.mqtt) & set("+#\0") and len(self.mqtt) <= 200, "mqtt", self.mqtt[:200], "is no topic")
         if self.webhook:
-            problem = webhook_problem(self.webhook)
+            problem = url_problem(self.webhook, _ADDRESS, ("http", "https"), "https://host/path")
+            problem = problem or ("must be like https://host/path" if urlsplit(self.webhook).fragment else "")
             require(not problem, "webhook", "...", problem)  # no part of a secret appears in a log
             rule = "is plain HTTP, so others can read along; use https://, or add insecure_http = true"
             require(self.insecure_http or not is_clear(self.webhook), "webhook", "...", rule)
@@ -88,9 +89,3 @@ def message_problem(message: str) -> str:
         return f"cannot be read: {error}; a brace itself is written twice"
     wrong = [str(name) for _, name, form, conversion in parts if name not in FIELDS or form or conversion]
     return f"may name {', '.join(f'{{{name}}}' for name in FIELDS)}, not {{{wrong[0][:40]}}}" if wrong else ""
-
-
-def webhook_problem(url: str) -> str:
-    """Return why an address cannot get a POST, "" where it can. It never quotes the address."""
-    problem = url_problem(url, _ADDRESS, ("http", "https"), "https://host/path")
-    return problem or ("must be like https://host/path" if urlsplit(url).fragment else "")

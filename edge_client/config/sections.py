@@ -127,7 +127,8 @@ class MicrophoneConfig:
         alone = self.file is None or not self.device
         require(alone, "file", self.file, "stands in the place of device; leave one of them out")
         if self.url:
-            problem = _stream_problem(self.url)
+            example = "rtsp://name:password@host/path; also rtsps://, http:// and https://"
+            problem = url_problem(self.url, 1000, ("rtsp", "rtsps", "http", "https"), example)
             require(not problem, "url", "...", problem)  # no part of a secret appears in a log
             alone = not self.device and self.file is None
             require(alone, "url", "...", "stands in the place of device and file; leave one of them out")
@@ -136,11 +137,6 @@ class MicrophoneConfig:
     def source(self) -> Literal["arecord", "file", "stream"]:
         """What brings the sound."""
         return "stream" if self.url else "arecord" if self.file is None else "file"
-
-
-def _stream_problem(url: str) -> str:
-    example = "rtsp://name:password@host/path; also rtsps://, http:// and https://"
-    return url_problem(url, 1000, ("rtsp", "rtsps", "http", "https"), example)
 
 
 def url_problem(url: str, longest: int, schemes: Collection[str], example: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any, cast
 from urllib.parse import parse_qs
 
@@ -61,7 +61,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters |= {"clock": _clock, "iso": _iso, "weekday": _weekday}
+        self._environment.filters |= {"clock": _clock, "iso": _iso, "weekday": lambda day: day.strftime("%a %d %b")}
         self._environment.globals |= {
             "device": device.config.device.name,
             "csrf_token": csrf_token,
@@ -83,7 +83,3 @@ def _clock(at_ms: float) -> str:
 
 def _iso(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1e3).astimezone().isoformat(timespec="seconds")
-
-
-def _weekday(day: date) -> str:
-    return day.strftime("%a %d %b")

@@ -71,9 +71,9 @@ class Act:
 
     def names(self) -> set[str]:
         """Return every label that it names."""
-        folders = {folder for move in self.moves for folder in (move.source, move.target)}
+        folders = {PurePosixPath(folder).name for move in self.moves for folder in (move.source, move.target)}
         chosen = {*(label for _, label in self.denied), *self.known, *self.thresholds, *self.listened}
-        return {self.former, self.label, *map(_last, folders), *chosen} - {""}
+        return {self.former, self.label, *folders, *chosen} - {""}
 
 
 class OwnerActs:
@@ -133,10 +133,6 @@ class OwnerActs:
         for act in self.all():
             if act.names() & set(labels):
                 self.forget(act.number)
-
-
-def _last(folder: str) -> str:
-    return PurePosixPath(folder).name
 
 
 def _row(act: Act) -> tuple[Any, ...]:
