@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from edge_client.clips.folders import check_folder, check_label, is_label, known_labels, rejected
+from edge_client.clips.folders import check_folder, check_label, is_label, known_labels, own_labels, rejected
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
@@ -77,18 +77,23 @@ class Teaching:
 
     def class_of(self, label: str) -> str | None:
         """Return the fleet's class of a label that the owner did not teach; None where it is none."""
-        if label not in self.label_map.labels or label in {*self.store.labels(), *self.chosen}:
+        if label not in self.label_map.labels or label in self.own:
             return None
         return self.label_map.class_ids[self.label_map.slot_of(label)]
 
     def known_labels(self) -> list[str]:
         """Return what the model knows, and what it has yet to learn from clips, in alphabetical order."""
-        return sorted({*self.label_map.labels, *self.store.labels(), *self.chosen})
+        return sorted({*self.label_map.labels, *self.own})
 
     @property
     def chosen(self) -> dict[str, str]:
         """The built-in sounds that the owner chose, by label."""
         return known_labels(self.store.folder)
+
+    @property
+    def own(self) -> set[str]:
+        """The labels that the owner taught, or chose of the built-in sounds."""
+        return own_labels(self.store.folder)
 
     @cached_property
     def offered(self) -> tuple[str, ...]:
@@ -106,12 +111,12 @@ class Teaching:
 
     def offers(self) -> tuple[Offer, ...]:
         """Return the sounds that others of the fleet teach, and the owner does not."""
-        return self.state.offers.of_others(self.label_map, {*self.store.labels(), *self.chosen})
+        return self.state.offers.of_others(self.label_map, self.own)
 
     def require_slot(self, label: str) -> str:
         """Return a label as it is stored. Raises ClipError if it cannot be one, or the model has no slot for it."""
         label = check_label(label)
-        own = {*self.store.labels(), *self.chosen}  # sounds of others make room
+        own = self.own  # sounds of others make room
         if label not in own and len(own) >= self.manifest.slots:
             raise ClipError(
                 f"no slot is free for {label!r}: you taught or chose {len(own)} sounds, and the model's head has "
@@ -140,8 +145,7 @@ class Teaching:
 
         Raises EdgeError if the model cannot be read.
         """
-        left = {*self.store.labels(), *self.chosen}
-        emptied = sorted({label for label in labels if is_label(label)} - left)
+        emptied = sorted({label for label in labels if is_label(label)} - self.own)
         if not emptied:
             return []
         note_forgotten(self.state, emptied)

@@ -100,7 +100,7 @@ def take_in(teaching: Teaching, file: BinaryIO) -> Imported:
 
 
 def _require_slots(teaching: Teaching, labels: set[str]) -> None:
-    own = {*teaching.store.labels(), *teaching.chosen}  # sounds of others make room
+    own = teaching.own  # sounds of others make room
     new = sorted(labels - own)
     if len(own) + len(new) > teaching.manifest.slots:
         raise ClipError(

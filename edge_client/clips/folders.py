@@ -179,6 +179,11 @@ def known_labels(folder: Path) -> dict[str, str]:
     return {label: sound for label, _, sound in (mark.partition(f"/{_KNOWN}") for mark in _contents(folder).marks)}
 
 
+def own_labels(folder: Path) -> set[str]:
+    """Return the labels that the owner taught, or chose of the built-in sounds."""
+    return {*labels_with_clips(folder), *known_labels(folder)}
+
+
 def choose_known(folder: Path, label: str, sound: str | None) -> None:
     """Remember that a label is a built-in sound; None: it is none any more."""
     place = folder / label

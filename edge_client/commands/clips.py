@@ -72,7 +72,7 @@ def _list(options: argparse.Namespace) -> int:
             for one in clips
         )
         return report(clips, rows, json=options.json)
-    labels = sorted({*store.labels(), *teaching.chosen})
+    labels = sorted(teaching.own)
     found = [_summary(store, label) for label in (*labels, *store.rejected_folders())]
     used, advice = store.size_bytes() / _MB, teaching.state.advice()
     provisional = teaching.progress.provisional_labels

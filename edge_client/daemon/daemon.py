@@ -19,7 +19,7 @@ from typing import Any
 from edge_client.capture.microphone import Microphone
 from edge_client.capture.pauses import Pause, Pauses
 from edge_client.capture.shared_microphone import LentMicrophone
-from edge_client.clips.folders import known_labels, labels_with_clips
+from edge_client.clips.folders import labels_with_clips, own_labels
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
@@ -257,8 +257,7 @@ class Daemon:
         )
 
     def _offers(self) -> tuple[Offer, ...]:
-        folder = self._config.clips_folder
-        return self._state.offers.of_others(self._label_map, {*labels_with_clips(folder), *known_labels(folder)})
+        return self._state.offers.of_others(self._label_map, own_labels(self._config.clips_folder))
 
     def _switch(self, switch: Switch) -> Pause | None:
         """Do what somebody switched in Home Assistant; return whether the device is paused then."""

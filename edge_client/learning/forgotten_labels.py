@@ -9,7 +9,7 @@ import dataclasses
 import os
 from collections.abc import Iterable
 
-from edge_client.clips.folders import known_labels, labels_with_clips
+from edge_client.clips.folders import own_labels
 from edge_client.config import Config
 from edge_client.learning.class_links import follow_names
 from edge_client.storage.device_state import DeviceState
@@ -39,7 +39,7 @@ def forget_noted(config: Config, state: DeviceState) -> bool:
     if lock is None:
         return False
     try:
-        gone = set(_noted(state)) - {*labels_with_clips(config.clips_folder), *known_labels(config.clips_folder)}
+        gone = set(_noted(state)) - own_labels(config.clips_folder)
         _forget(config, state, gone)
         state.database.set_note(_FORGOTTEN, None)
     finally:

@@ -91,11 +91,22 @@ class Offer:
         return f"{sent} taught it, and {self.needed} are needed"
 
 
-class ClassOffers:
-    """A device's notes of them. All raise StateError, OSError as :class:`Database` does."""
+class _Notes:
+    """Objects that are noted in a device's database. All raise StateError, OSError as :class:`Database` does."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def _note(self, name: str) -> dict[str, Any]:
+        return dict(self._database.note(name) or {})
+
+    def _set(self, name: str, value: Mapping[str, Any]) -> None:
+        if dict(value) != self._note(name):
+            self._database.set_note(name, dict(value) or None)
+
+
+class ClassOffers(_Notes):
+    """Classes that other devices sent."""
 
     def follow(self, work: Work) -> None:
         """Take up what the fleet says of its classes now."""
@@ -175,19 +186,9 @@ class ClassOffers:
         for name in (_CLASSES, _SAID, _LEARNED, _REFUSED):
             self._set(name, {})
 
-    def _note(self, name: str) -> dict[str, Any]:
-        return dict(self._database.note(name) or {})
 
-    def _set(self, name: str, value: Mapping[str, Any]) -> None:
-        if dict(value) != self._note(name):
-            self._database.set_note(name, dict(value) or None)
-
-
-class ClassNames:
-    """Names by class. All raise StateError, OSError as :class:`Database` does."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class ClassNames(_Notes):
+    """What a device calls the fleet's classes: as its owner chose, else as the fleet's last work did."""
 
     def present(self) -> dict[str, str]:
         """Return each class's name."""
@@ -211,10 +212,3 @@ class ClassNames:
         """Forget all names: another fleet has other classes."""
         self._set(_OF_FLEET, {})
         self._set(_OWN, {})
-
-    def _note(self, name: str) -> dict[str, str]:
-        return {str(class_id): str(said) for class_id, said in (self._database.note(name) or {}).items()}
-
-    def _set(self, name: str, names: dict[str, str]) -> None:
-        if names != self._note(name):
-            self._database.set_note(name, names or None)

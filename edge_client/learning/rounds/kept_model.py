@@ -1,6 +1,7 @@
 """With which model a device listens after a round: what the round made, or the one that it had."""
 
 import dataclasses
+import json
 import logging
 
 from edge_client.clips.folders import labels_with_clips
@@ -13,6 +14,7 @@ from edge_client.learning.teaching.job import DeviceModel, go_over
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.fleet_classes import Refused
 from edge_client.storage.saved_model import Progress, SavedModel
+from fleet_protocol.messages.rest import Learned, Work, to_json
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +104,18 @@ def choose(
     client.model.set_weights(model.listening)
     client.label_map = model.progress.listening_labels
     return dataclasses.replace(chosen, model=model), verdict
+
+
+def finish(
+    state: DeviceState, work: Work, made: DeviceModel, chosen: DeviceModel, verdict: Verdict, metrics: dict[str, float]
+) -> None:
+    """Write the report that a round's result was learned into the outbox, and then the model to listen with."""
+    made.note_tried(state)
+    report = Learned(
+        work.round_id, metrics, personalised=work.fine_tune, kept_own=verdict.kept_own, refused=state.offers.refusals()
+    )
+    state.outbox.put(state.outbox.learned_path(work.round_id), json.dumps(to_json(report)).encode())
+    chosen.save(state)
 
 
 def _of_its_own(made: DeviceModel, new: tuple[int, ...]) -> DeviceModel:

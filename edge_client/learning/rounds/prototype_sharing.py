@@ -8,7 +8,6 @@ beside the device's own clips. In a private round the means travel masked (``mas
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Container, Mapping
 
 import numpy as np
@@ -20,7 +19,7 @@ from edge_client.learning.class_links import adopt_classes, link_recognised, tak
 from edge_client.learning.negative_prototypes import denied_groups
 from edge_client.learning.rounds.client_update import RoundContext, build_update
 from edge_client.learning.rounds.clips import held_out_metrics
-from edge_client.learning.rounds.kept_model import adoptable, after_round, choose_of
+from edge_client.learning.rounds.kept_model import adoptable, after_round, choose_of, finish
 from edge_client.learning.rounds.masked_upload import put_masked
 from edge_client.learning.teaching.heard import Before, Embedder
 from edge_client.learning.teaching.job import go_over
@@ -33,7 +32,7 @@ from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.errors import SecureSumError
 from fleet_protocol.limits import STATES_BEFORE, WORD_S
 from fleet_protocol.messages.public_set import PublicSet
-from fleet_protocol.messages.rest import Learned, Update, Work, to_json
+from fleet_protocol.messages.rest import Update, Work, to_json
 from fleet_protocol.numbers.arrays import Floats
 from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
 from fleet_protocol.numbers.joint_statistics import JointStatistics
@@ -221,10 +220,4 @@ class PrototypeRound:
         self.model = ModelRuntime(self._saved.bundle, self._config.device.threads)
         chosen, verdict, made = choose_of(self._config, self._state, self._saved, self, made)
         metrics = verdict.metrics | held_out_metrics(self._config, self)
-        round_id = self.work.round_id
-        made.note_tried(self._state)
-        refused = self._state.offers.refusals()
-        fine_tune, kept_own = self.work.fine_tune, verdict.kept_own
-        report = Learned(round_id, metrics, personalised=fine_tune, kept_own=kept_own, refused=refused)
-        self._state.outbox.put(self._state.outbox.learned_path(round_id), json.dumps(to_json(report)).encode())
-        chosen.save(self._state)
+        finish(self._state, self.work, made, chosen, verdict, metrics)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 from edge_client.config import Config
 from edge_client.learning.personalisation import PersonalTask, personalisations
 from edge_client.learning.rounds.client_update import ClientUpdate, RoundContext, StartUpdate
 from edge_client.learning.rounds.clips import held_out_metrics, own_clips, public_clips, to_evaluate_on, to_train_on
-from edge_client.learning.rounds.kept_model import adoptable, choose, result_of
+from edge_client.learning.rounds.kept_model import adoptable, choose, finish, result_of
 from edge_client.learning.rounds.masked_upload import put_masked
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
@@ -17,7 +16,7 @@ from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.bundle.bundle_file import unpack_bundle
 from fleet_protocol.errors import TensorError
 from fleet_protocol.messages.public_set import PublicSet, unpack_consensus
-from fleet_protocol.messages.rest import Learned, Work, to_json
+from fleet_protocol.messages.rest import Work, to_json
 from fleet_protocol.numbers.tensors import Arrays, pack, unpack
 
 
@@ -72,13 +71,7 @@ class TrainingRound:
         made, taught = result_of(config, state, self._saved, client)
         chosen, verdict = choose(config, self._saved, client, made, taught=taught)
         metrics.update(verdict.metrics | held_out_metrics(config, client))
-        made.note_tried(state)
-        refused, fine_tune = state.offers.refusals(), client.work.fine_tune
-        report = Learned(
-            client.work.round_id, metrics, personalised=fine_tune, kept_own=verdict.kept_own, refused=refused
-        )
-        state.outbox.put(state.outbox.learned_path(client.work.round_id), json.dumps(to_json(report)).encode())
-        chosen.save(state)
+        finish(state, client.work, made, chosen, verdict, metrics)
 
 
 def _personalise(config: Config, client: ClientUpdate, fleets: Arrays | None) -> dict[str, float]:
