@@ -72,6 +72,9 @@ def _forget(config: Config, options: argparse.Namespace, since: float, until: fl
     from edge_client.errors import ConfigError
     from edge_client.owner_changes import forget_heard
 
+    for option in ("input", "count"):  # else more would go than was meant
+        if getattr(options, option) is not None:
+            raise ConfigError(f"--forget removes events of all inputs, and takes no --{option}; leave it out")
     label = options.forget or options.label
     if not (label or options.since or options.until):
         raise ConfigError("--forget needs a label, or --since or --until, of what it removes")

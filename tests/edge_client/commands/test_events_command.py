@@ -41,6 +41,8 @@ def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use
     assert [event.label for event in past_events(edge.state.database, 9)] == ["b", "c", "c"]
     assert [kept.heard_at(event.time) is None for event in heard] == [True, False, False, False]
     assert "needs a label, or --since or --until" in edge("events", "--forget", "--yes", status=1)
+    for less in (("--input", "hall"), ("--count", "1")):
+        assert "leave it out" in edge("events", "--forget", "--since", "3h", "--yes", *less, status=1)
     assert edge("events", "--forget", "--since", "3h", "--until", "10s", "--yes") == "2 events were removed\n"
     assert [kept.heard_at(event.time) is None for event in heard] == [True, True, True, False]
     assert [event.label for event in past_events(edge.state.database, 9)] == ["c"]
