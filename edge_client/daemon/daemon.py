@@ -46,8 +46,7 @@ from edge_client.events.delivery import Delivery
 from edge_client.events.mqtt import MqttSink
 from edge_client.events.publisher import Publisher, open_sinks
 from edge_client.home.ears import HomeSink
-from edge_client.home.leaving import settle_homes
-from edge_client.home.line import HomeLine
+from edge_client.home.line import HomeLine, settle_homes
 from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.live import LiveFeed
 from edge_client.logs import RateLimitedLog, set_up_log

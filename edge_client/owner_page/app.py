@@ -25,7 +25,7 @@ from edge_client.owner_page.device import OwnedDevice, answers
 from edge_client.owner_page.forms import FORMS, form_route
 from edge_client.owner_page.history import HistoryPage
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
-from edge_client.owner_page.pausing import PausingPage
+from edge_client.owner_page.pausing import pausing_routes
 from edge_client.owner_page.recordings import OfferingPage, SentFiles, adding
 from edge_client.owner_page.rules import RulesPage
 from edge_client.owner_page.streams import UNBUFFERED, LiveStream, Recording
@@ -46,7 +46,7 @@ def create_app(config_path: Path, config: Config, access: Access, offers: Path |
         Route("/heard/answer", page.answer, methods=["POST"]),
         Route("/heard/{kind}/{at_ms}.wav", page.sound),
         *page.asking.routes(),
-        *PausingPage(device).routes(),
+        *pausing_routes(device),
         *HistoryPage(device, page.pages).routes(),
         *RulesPage(device, page.pages).routes(),
         Route("/live", page.live),

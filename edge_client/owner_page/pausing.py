@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -16,36 +14,28 @@ from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import read_form
 
 
-class PausingPage:
-    """What the address of the button answers."""
+def pausing_routes(device: OwnedDevice) -> list[Route]:
+    """Return the address of the button: it says whether the device is paused, pauses it, and ends that."""
 
-    def __init__(self, device: OwnedDevice) -> None:
-        self._device = device
+    def state(_: Request) -> Response:
+        return JSONResponse({"paused": device.paused()})
 
-    def routes(self) -> list[Route]:
-        """Return the addresses."""
-        return [Route("/pause", self.state), Route("/pause", self.switch, methods=["POST"])]
-
-    def state(self, _: Request) -> Response:
-        """Say whether the device is paused."""
-        return JSONResponse(self._shown())
-
-    async def switch(self, request: Request) -> Response:
-        """Pause the device, and answer once all is closed; or end the pause. Raises EdgeError if that cannot be."""
+    async def switch(request: Request) -> Response:
         form = await read_form(request)
-        await run_in_threadpool(self._switch, form.get("do", ""), form.get("for", ""))
-        return JSONResponse(self._shown())
+        await run_in_threadpool(_switch, device, form.get("do", ""), form.get("for", ""))
+        return JSONResponse({"paused": device.paused()})
 
-    def _switch(self, do: str, span: str) -> None:
-        pauses, state = self._device.pauses(), self._device.state
-        if do == "resume":
-            pauses.resume()
-            return
-        if do != "pause":
-            raise ClipError(f"{do[:100]!r} is no answer to that; pause or resume")
-        pauses.pause("page", seconds_of(span) if span else None)
-        if not has_closed(state, pauses):
-            raise StateError(f"the daemon did not close the microphone within {PATIENCE_S:g} s: stop it")
+    return [Route("/pause", state), Route("/pause", switch, methods=["POST"])]
 
-    def _shown(self) -> dict[str, Any]:
-        return {"paused": self._device.paused()}
+
+def _switch(device: OwnedDevice, do: str, span: str) -> None:
+    """Pause the device, and wait until all is closed; or end the pause. Raises EdgeError if that cannot be."""
+    pauses = device.pauses()
+    if do == "resume":
+        pauses.resume()
+        return
+    if do != "pause":
+        raise ClipError(f"{do[:100]!r} is no answer to that; pause or resume")
+    pauses.pause("page", seconds_of(span) if span else None)
+    if not has_closed(device.state, pauses):
+        raise StateError(f"the daemon did not close the microphone within {PATIENCE_S:g} s: stop it")

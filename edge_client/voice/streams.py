@@ -45,17 +45,14 @@ class Listening:
     def __init__(self, config: Config) -> None:
         self.config = config
         self._state = DeviceState(config.device.state)
-        self._pauses = Pauses(self._state.database, config.hours)
+        # Raises PausedError where the device is paused: then no sound is taken; StateError, OSError.
+        self.require_awake = Pauses(self._state.database, config.hours).require_awake
         device_id = "" if config.home is None else self._state.identity.load().device_id
         self.home = HomeLine.of(config, device_id, "wyoming")
 
     def load(self) -> Loaded:
         """Return a model of one's own, and its labels. Raises EdgeError."""
         return load_listening(self.config)
-
-    def require_awake(self) -> None:
-        """Raise PausedError where the device is paused: then no sound is taken. Raises StateError, OSError."""
-        self._pauses.require_awake()
 
     def labels(self) -> tuple[str, ...]:
         """Return the labels that are listened for; the model is not loaded."""

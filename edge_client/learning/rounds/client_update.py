@@ -10,18 +10,22 @@ from typing import Protocol
 import numpy as np
 
 from edge_client.errors import ModelError, RecordingError
+from edge_client.fleet.private_rounds import PrivateRounds
 from edge_client.learning.class_links import take_labels
 from edge_client.learning.new_sounds import describe
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle.bundle_file import Bundle
+from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.messages.public_set import PublicSet
-from fleet_protocol.messages.rest import ClassReport, Update, Work
+from fleet_protocol.messages.rest import ClassReport, Update, Work, to_json
 from fleet_protocol.methods.adaptive_training import label_entropy
 from fleet_protocol.methods.setting import Value
 from fleet_protocol.numbers.arrays import Floats, Ints
-from fleet_protocol.numbers.tensors import Arrays
+from fleet_protocol.numbers.tensors import Arrays, pack
+from fleet_protocol.secure_sums.class_sums import MASKED
 from fleet_protocol.secure_sums.masking import Words
 
 
@@ -159,6 +163,42 @@ class ClientUpdate:
         whose = self.work, self.device_id, self.model.manifest.feature_settings.digest, self.label_map
         update = build_update(*whose, clips.slots, of_fleet, known=known, new=new, share_names=share_names)
         return update, arrays
+
+
+def put_masked(
+    state: DeviceState,
+    work: Work,
+    settings: FeatureSettings,
+    numbers: Words,
+    noise: Callable[[int, bytes], Words] | None = None,
+) -> None:
+    """Put the upload of a private round, which the server sums over a group, into the outbox, under masks.
+
+    It stays as it is if it was made before.
+
+    ``numbers``: what the device adds, uint32 [length of the round's layout]; ``noise``: as in
+    :meth:`PrivateRounds.upload`. Raises SecureSumError if the device has not agreed on masks, WorkError if the upload
+    was made before and is gone.
+    """
+    # What a plain upload tells of labels, clips and new sounds is left empty: only sums are told.
+    classes = tuple(info.class_id for info in work.classes)
+    update = Update(
+        round_id=work.round_id,
+        device_id=state.identity.load().device_id,
+        features=settings.digest,
+        public_set=work.public_set,
+        classes=classes,
+        clips=0,
+        known=classes,
+    )
+
+    def make(mask: Callable[[Words], Words]) -> bytes:
+        return pack({MASKED: mask(numbers)}, to_json(update))
+
+    path, rounds = state.outbox.update_path(work.round_id), PrivateRounds(state)
+    data = rounds.upload(work.round_id, state.outbox.read(path), make, noise)
+    state.outbox.put(path, data)
+    rounds.note_upload(data)
 
 
 class DeviceRound(Protocol):

@@ -2,7 +2,7 @@
 
 Contribute: send the mean embedding of each label's clips, of a long word also of what comes before, and of what the
 owner said is not the label. Learn: take up classes, and fit the head as teaching does, with the fleet's prototypes
-beside the device's own clips. In a private round the means travel masked (``masked_upload.py``).
+beside the device's own clips. In a private round the means travel masked (``put_masked``).
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from edge_client.config import Config
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, to_report
 from edge_client.learning.negative_prototypes import denied_groups
-from edge_client.learning.rounds.client_update import RoundContext, build_update
+from edge_client.learning.rounds.client_update import RoundContext, build_update, put_masked
 from edge_client.learning.rounds.clips import held_out_metrics
 from edge_client.learning.rounds.kept_model import adoptable, after_round, choose_of, finish
-from edge_client.learning.rounds.masked_upload import put_masked
 from edge_client.learning.teaching.heard import Before, Embedder
 from edge_client.learning.teaching.job import go_over
 from edge_client.learning.teaching.material import kind_of

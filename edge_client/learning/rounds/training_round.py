@@ -6,10 +6,9 @@ import dataclasses
 
 from edge_client.config import Config
 from edge_client.learning.personalisation import PersonalTask, personalisations
-from edge_client.learning.rounds.client_update import ClientUpdate, RoundContext, StartUpdate
+from edge_client.learning.rounds.client_update import ClientUpdate, RoundContext, StartUpdate, put_masked
 from edge_client.learning.rounds.clips import held_out_metrics, own_clips, public_clips, to_evaluate_on, to_train_on
 from edge_client.learning.rounds.kept_model import adoptable, choose, finish, result_of
-from edge_client.learning.rounds.masked_upload import put_masked
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel

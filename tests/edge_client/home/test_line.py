@@ -11,8 +11,7 @@ from edge_client.audio.level import rms_dbfs
 from edge_client.config.sections import HomeConfig
 from edge_client.events import Event
 from edge_client.home.ears import Background, HomeSink
-from edge_client.home.leaving import settle_homes
-from edge_client.home.line import HomeLine
+from edge_client.home.line import HomeLine, settle_homes
 from edge_client.storage.database import Database
 from tests.support.edge_process import wait_for
 from tests.support.mqtt_broker import Broker, Reader, needs_broker, starting
