@@ -1,5 +1,6 @@
 """What the tests of a device share."""
 
+import time
 from contextlib import ExitStack, closing
 
 import pytest
@@ -10,6 +11,7 @@ from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.edge_commands import EdgeCommands
 from tests.support.mqtt_broker import starting
+from tests.support.receiver import Receiver
 from tests.support.taught_device import Device
 
 
@@ -46,3 +48,20 @@ def open_microphone():
     """(model's rate, configuration) -> a microphone, which is closed after the test."""
     with ExitStack() as opened:
         yield lambda hz, **given: opened.enter_context(closing(Microphone(MicrophoneConfig(**given), hz)))
+
+
+@pytest.fixture
+def berlin(monkeypatch):
+    """The local clock of Berlin; summer time begins on 29 March 2026 at 2:00, and ends on 25 October at 3:00."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture
+def receiver():
+    one = Receiver()
+    yield one
+    one.close()

@@ -1,21 +1,10 @@
 """Hours in which a device listens: over midnight, on days of 23 and 25 hours, and what is none."""
 
-import time
 from datetime import datetime
 
 import pytest
 
 from edge_client.config.hours import Hours, hours_problem
-
-
-@pytest.fixture
-def berlin(monkeypatch):
-    """The local clock of Berlin; summer time begins on 29 March 2026 at 2:00, and ends on 25 October at 3:00."""
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def at(*moment, fold=0):

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import sqlite3
-import time
 from datetime import date, datetime, timedelta
 
 import pytest
@@ -15,15 +14,6 @@ from edge_client.events.journal import COLUMNS, Chosen, past_events, remove_even
 from edge_client.storage.database import Database
 
 DAY = date(2026, 3, 29)  # in Berlin the hour from 2 to 3 is missing
-
-
-@pytest.fixture
-def berlin(monkeypatch):
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from edge_client.rules.owners import RulesOfDevice
 from edge_client.storage.database import FILE, Database
 from tests.support.edge_process import wait_for
 from tests.support.owner_page import page_beside
-from tests.support.receiver import Receiver
 from tests.support.sounds import write_clips
 from tests.support.taught_device import PlayingDaemon
 
@@ -34,13 +33,6 @@ def shelf(tmp_path_factory):
     device.start()
     with page_beside(device) as device.ui:
         yield device
-
-
-@pytest.fixture
-def receiver():
-    one = Receiver()
-    yield one
-    one.close()
 
 
 def made(page, label, way, address):

@@ -18,14 +18,6 @@ from edge_client.rules.owners import RulesOfDevice, write_rules
 from edge_client.rules.sink import RulesSink
 from edge_client.storage.database import Database
 from tests.support.edge_process import wait_for
-from tests.support.receiver import Receiver
-
-
-@pytest.fixture
-def receiver():
-    one = Receiver()
-    yield one
-    one.close()
 
 
 @pytest.fixture
