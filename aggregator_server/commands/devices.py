@@ -127,7 +127,7 @@ def _invite(options: argparse.Namespace) -> int:
     import segno
 
     from aggregator_server.fleet.audit import COMMAND_LINE
-    from aggregator_server.fleet.invitations import invite
+    from aggregator_server.fleet.tokens import invite
     from aggregator_server.schemas import InvitationRequest
     from aggregator_server.server_address import make_link
 
@@ -150,7 +150,7 @@ def _invite(options: argparse.Namespace) -> int:
 
 def _invitations(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import COMMAND_LINE
-    from aggregator_server.fleet.invitations import list_invitations, revoke_invitation
+    from aggregator_server.fleet.tokens import list_invitations, revoke_invitation
 
     tables = tables_of(options)
     listed = list_invitations(tables)

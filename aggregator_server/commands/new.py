@@ -110,7 +110,7 @@ def _make_public_set(options: argparse.Namespace, bundle: Path, output: Path) ->
 def _start_fleet(options: argparse.Namespace, listening: Listening, public_set: Path, bundle: Path) -> str:
     """Make the data folder, or nothing where something is wrong; return the link of an invitation."""
     from aggregator_server.fleet.audit import COMMAND_LINE
-    from aggregator_server.fleet.invitations import invite
+    from aggregator_server.fleet.tokens import invite
     from aggregator_server.rounds.publishing import publish_model, publish_public_set
     from aggregator_server.schemas import InvitationRequest
     from aggregator_server.server_address import make_link

@@ -1,39 +1,25 @@
-"""The devices of the fleet: enrolment, authentication by secret, and revocation."""
+"""The devices of the fleet: who they are by their secrets, lists of them, and their leaving."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from sqlalchemy import ColumnElement, bindparam, delete, func, literal, select
+from sqlalchemy import ColumnElement, bindparam, literal, select
 from sqlalchemy.orm import Session
 
 from aggregator_server import errors
-from aggregator_server.fleet.audit import SERVER, Actor, What, audit
-from aggregator_server.fleet.classes import all_classes
-from aggregator_server.fleet.invitations import require_open
-from aggregator_server.fleet.public_sets import require_fleets_features
+from aggregator_server.fleet.audit import Actor, What, audit
+from aggregator_server.fleet.health import is_outdated
 from aggregator_server.fleet.reputation import with_reputation
-from aggregator_server.fleet.signing_keys import check_signing_key, note_signing_key
-from aggregator_server.fleet.versions import check_versions, is_outdated
-from aggregator_server.limits import CLIPS, DEVICES_PER_ENROLMENT_TOKEN
-from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, reply
-from aggregator_server.security import hash_secret, same
+from aggregator_server.security import hash_secret
 from aggregator_server.store.expressions import batches, begins_with, folded
-from aggregator_server.store.store import Store, Tables
-from aggregator_server.store.tables import DeviceRow, LearnedRow, table_of
-from fleet_protocol.bundle.feature_settings import FeatureSettings
-from fleet_protocol.errors import ProtocolError
-from fleet_protocol.limits import LABELS
-from fleet_protocol.messages.rest import Enrolled, Enrolment, Versions
+from aggregator_server.store.store import Tables
+from aggregator_server.store.tables import DeviceRow, table_of
+from fleet_protocol.messages.rest import Versions
 
-_DEVICE_ID = re.compile(r"[0-9a-f]{32}")
-_NETWORK = re.compile(r"[0-9a-f]{64}")
-_SECRET = re.compile(r"[!-~]{32,256}")
 LISTED = 500  # devices at most in one list
 _MEANT = 50  # devices at most that one name or the beginning of an identifier is looked for among
 OTHER_FRONT_END = "the fleet has another front end: name its bundle in the device's edge.toml ([model] bundle). "
-_MINUTE_S, _HOUR_S = 60.0, 3_600.0
 
 
 @dataclass(frozen=True)
@@ -52,94 +38,6 @@ STANDING = tuple(field.name for field in fields(Standing))
 _DEVICES = table_of(DeviceRow)
 _STANDING = select(*(_DEVICES.c[name] for name in STANDING))
 _OF_SECRET = _STANDING.where(_DEVICES.c.secret_hash == bindparam("hash"))
-
-
-@dataclass(frozen=True)
-class Entry:
-    """How a device comes in."""
-
-    by: Actor = SERVER  # owner of the token that it brings
-    invitation_id: int | None = None  # number of its invitation; None where it brings none
-    device_id: str | None = None  # device that enrols again by its own secret; None where it brings another token
-    per_minute: int | None = None  # number of new devices that the token may bring in a minute; None: any
-    approve: bool = False  # whether an operator has to admit new devices
-
-
-def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()) -> Enrolled:
-    """Take a device into the fleet. A device may enrol again, which updates what the server knows of it.
-
-    It is a member for good once the store is flushed. Raises InvalidRequestError: a field cannot be used. RefusedError:
-    features, identifier or secret do not fit. DeviceRevokedError: it was revoked. InvitationSpentError, TooManyError:
-    the token lets nobody in, now or any more. NotAuthenticatedError: it is new, and brings another device's secret.
-    """
-    settings, versions = _check(enrolment), check_versions(enrolment.versions)
-    secret_hash = hash_secret(enrolment.secret)
-    with store.writing(durable=False) as session:
-        row = session.get(DeviceRow, enrolment.device_id)
-        require_fleets_features(session, settings, f"device {enrolment.name!r}", OTHER_FRONT_END)
-        if row is None:
-            row = _insert(session, enrolment, secret_hash, now, entry)
-        elif not same(row.secret_hash, secret_hash):
-            raise errors.RefusedError(
-                "device_taken",
-                f"device {enrolment.device_id} is enrolled with another secret; a new device draws a new identifier",
-            )
-        require_not_revoked(row)
-        if row.features_digest is not None and row.features_digest != settings.digest:
-            # Its model began anew on another front end, so it learns the rounds' results again.
-            session.execute(delete(LearnedRow).where(LearnedRow.device_id == row.device_id))
-        row.name, row.architecture = enrolment.name, enrolment.architecture
-        row.features, row.features_digest = settings.to_json(), settings.digest
-        row.labels, row.seen_at = list(enrolment.labels), now
-        row.clips = enrolment.clips or row.clips
-        row.network, row.trouble = enrolment.network or None, enrolment.trouble or None
-        row.versions = versions
-        session.flush()  # a new device's row is there before that of its key
-        note_signing_key(session, row.device_id, enrolment.signing_key)
-        return Enrolled(enrolment.device_id, all_classes(session), row.waiting)
-
-
-def _insert(session: Session, enrolment: Enrolment, secret_hash: str, now: float, entry: Entry) -> DeviceRow:
-    if entry.device_id is not None:
-        raise errors.NotAuthenticatedError(
-            "a new device needs an invitation or the enrolment token, not a device's secret"
-        )
-    if session.scalar(select(DeviceRow.device_id).where(DeviceRow.secret_hash == secret_hash)):
-        raise errors.RefusedError("secret_taken", "another device enrolled with this secret; draw a new random one")
-    if entry.per_minute is not None:
-        _require_quota(session, entry.per_minute, entry.invitation_id, now)
-    invitation = None if entry.invitation_id is None else require_open(session, entry.invitation_id, now)
-    if invitation is not None:
-        invitation.used += 1
-    row = DeviceRow(
-        device_id=enrolment.device_id,
-        secret_hash=secret_hash,
-        enrolled_at=now,
-        clips=0,
-        waiting=entry.approve,
-        invitation_id=entry.invitation_id,
-        group_name=None if invitation is None else invitation.group_name,
-    )
-    session.add(row)
-    about: dict[str, str | None] = {"device_id": row.device_id, "name": enrolment.name, "group": row.group_name}
-    audit(session, "device_enrolled", entry.by, now, waiting=entry.approve, **about)
-    return row
-
-
-def _require_quota(session: Session, per_minute: int, invitation_id: int | None, now: float) -> None:
-    whose = DeviceRow.invitation_id == invitation_id  # IS NULL for the enrolment token's
-    brought = select(func.count()).select_from(DeviceRow).where(whose)
-    lately = session.scalar(brought.where(DeviceRow.enrolled_at > now - _MINUTE_S)) or 0
-    if lately >= per_minute:
-        raise errors.TooManyError(
-            f"{lately} devices enrolled with this token within a minute; try again later", _MINUTE_S
-        )
-    if invitation_id is None and (session.scalar(brought) or 0) >= DEVICES_PER_ENROLMENT_TOKEN:
-        raise errors.TooManyError(
-            f"{DEVICES_PER_ENROLMENT_TOKEN} devices enrolled with the enrolment token, and no more may; invite others "
-            "(`auricle-aggregator invite`)",
-            _HOUR_S,
-        )
 
 
 def identify(tables: Tables, secret: str, *, waiting: bool = False) -> Standing:
@@ -253,35 +151,6 @@ def end_membership(session: Session, row: DeviceRow, now: float, by: Actor, what
     if row.revoked_at is None:
         row.revoked_at = now
         audit(session, what, by, now, device_id=row.device_id, name=row.name)
-
-
-def _check(enrolment: Enrolment) -> FeatureSettings:
-    if not _DEVICE_ID.fullmatch(enrolment.device_id):
-        raise errors.InvalidRequestError(
-            f"device_id must be 32 lower-case hex digits, not {enrolment.device_id[:80]!r}"
-        )
-    if not _SECRET.fullmatch(enrolment.secret):
-        raise errors.InvalidRequestError("secret must be 32 to 256 printable ASCII characters without blanks")
-    check_name(enrolment.name, "a device's name")
-    check_name(enrolment.architecture, "an architecture's name")
-    if not 0 <= enrolment.clips < CLIPS:
-        raise errors.InvalidRequestError(f"clips must be from 0 to {CLIPS - 1}, not {enrolment.clips}")
-    if enrolment.network and not _NETWORK.fullmatch(enrolment.network):
-        raise errors.InvalidRequestError(
-            f"network must be 64 lower-case hex digits or left out, not {enrolment.network[:80]!r}"
-        )
-    check_signing_key(enrolment.signing_key)
-    if enrolment.trouble:
-        check_name(enrolment.trouble, "a device's trouble")
-    if len(enrolment.labels) > LABELS:
-        raise errors.InvalidRequestError(f"{len(enrolment.labels)} labels are more than the {LABELS} that are allowed")
-    for label in enrolment.labels:
-        check_name(label, "a label")
-    try:
-        check_name(str(enrolment.features.get("preset")), "the features' preset")
-        return FeatureSettings.from_json(enrolment.features)
-    except ProtocolError as error:
-        raise errors.InvalidRequestError(f"features: {error}") from error
 
 
 def require_active(row: DeviceRow | Standing) -> None:

@@ -1,16 +1,18 @@
 """How the devices of the fleet are, each in a word, and how many of each there are."""
 
+import re
 from dataclasses import dataclass
+from functools import cache, lru_cache
 
 from sqlalchemy import ColumnElement, case, func, literal_column, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.fleet.reputation import QUARANTINED, SUSPECTED
-from aggregator_server.fleet.versions import is_outdated
 from aggregator_server.limits import AWAY_S
 from aggregator_server.schemas import DeviceInfo
 from aggregator_server.store.expressions import program_of
 from aggregator_server.store.tables import IS_ACTIVE, DeviceRow
+from fleet_protocol.ground.command_line import version
 
 SEEN_S = 900.0
 """A device that was heard of within so many seconds counts as present: one that is on asks for work every minute."""
@@ -19,6 +21,7 @@ HEALTH = ("waiting", "quarantine", "trouble", "suspicious", "silent", "well", "r
 """What a device can be, in the order in which people look at them."""
 
 _NAMED = 20  # devices that are away
+_NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9})*")
 PROGRAMS = 200
 """Different versions, and other texts of devices, that are told apart; devices say them, so there is a bound."""
 
@@ -139,3 +142,27 @@ def is_outdated_one(session: Session) -> ColumnElement[bool]:
 def count_outdated(session: Session) -> int:
     """Count the devices that were not revoked and are outdated."""
     return count_devices(session, is_outdated_one(session) & DeviceRow.revoked_at.is_(None))
+
+
+def is_outdated(program: str, ours: str | None = None) -> bool:
+    """Say whether a device's program is older than ``ours``, or this server's.
+
+    Who does not say which has an old one. What follows the numbers of a version (``rc1``) does not count.
+    """
+    there, here = _numbers_of(program), _numbers_of(_own() if ours is None else ours)
+    return there < here
+
+
+@cache
+def _own() -> str:
+    return version()  # asked of the disk once
+
+
+@lru_cache(maxsize=1_024)
+def _numbers_of(text: str) -> tuple[int, ...]:
+    """Return the numbers that a version begins with, without zeros at their end; empty where it is no version."""
+    found = _NUMBERS.match(text)
+    numbers = [int(part) for part in found[0].split(".")] if found else []
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)

@@ -25,10 +25,9 @@ from aggregator_server.rounds.queries import (
     state_of,
     write_seen,
 )
-from aggregator_server.rounds.quorum import may_end, why_missed
 from aggregator_server.rounds.result import Compute, apply_result
 from aggregator_server.rounds.retention import remove_uploads
-from aggregator_server.rounds.snapshot import read_open_round
+from aggregator_server.rounds.snapshot import may_end, read_open_round, why_missed
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import RoundRow

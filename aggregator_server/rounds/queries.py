@@ -16,9 +16,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from aggregator_server.errors import RefusedError, RoundNotFoundError
 from aggregator_server.fleet.reputation import QUARANTINED
-from aggregator_server.fleet.signing_keys import WITH_KEY
-from aggregator_server.rounds.private.stages import LAST, forget
-from aggregator_server.rounds.private.waiting import lacks_answers
+from aggregator_server.rounds.private.stages import LAST, forget, lacks_answers
 from aggregator_server.selection.draw import Columns, History
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import (
@@ -31,6 +29,7 @@ from aggregator_server.store.tables import (
     ParticipantRow,
     PrivateRoundRow,
     RoundRow,
+    SigningKeyRow,
     table_of,
 )
 
@@ -129,7 +128,7 @@ def no_such_round(round_id: int) -> RoundNotFoundError:
 def read_waiting(session: Session, now: float) -> tuple[bool, float | None]:
     """Return (whether the open round need not wait any longer, when it closes at the latest).
 
-    Of a private round that is said of its stage. The former as ``quorum.may_end`` says it, but at the cost of one
+    Of a private round that is said of its stage. The former as ``snapshot.may_end`` says it, but at the cost of one
     lookup: a server asks after every upload. The latter in seconds since 1970; None where no round is open.
     """
     found: Any = session.execute(_WAITING).first()
@@ -204,7 +203,8 @@ _CANDIDATES = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.seen_at).wh
 def read_columns(session: Session, now: float, *, private: bool = False) -> Columns:
     """Return the devices that may take part, in private rounds if so, not those in quarantine; read part by part."""
     ids, numbers = [np.empty(0, "S32")], [np.empty((0, 2))]
-    candidates = _CANDIDATES.where(DeviceRow.device_id.in_(WITH_KEY)) if private else _CANDIDATES
+    with_key = DeviceRow.device_id.in_(select(SigningKeyRow.device_id))
+    candidates = _CANDIDATES.where(with_key) if private else _CANDIDATES
     for part in session.execute(candidates, execution_options={"yield_per": _READ}).partitions():
         ids.append(np.array([row[0].encode() for row in part], "S32"))
         numbers.append(np.array([(row[1], row[2]) for row in part], np.float64))

@@ -16,7 +16,7 @@ from aggregator_server.errors import BlobError
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.history import schedule_of
 from aggregator_server.rounds.plan import parsed_plan
-from aggregator_server.rounds.private.replies import private_info
+from aggregator_server.rounds.private.stages import private_info
 from aggregator_server.rounds.queries import COUNTS, IS_CANCELLED, OF_FLEET, is_open, require_round
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.store import Store

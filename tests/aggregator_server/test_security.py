@@ -7,7 +7,8 @@ import stat
 import pytest
 
 from aggregator_server import errors
-from aggregator_server.fleet.devices import describe_device, enrol
+from aggregator_server.fleet.devices import describe_device
+from aggregator_server.fleet.enrolment import enrol
 from aggregator_server.security import load_tokens
 from fleet_protocol.messages.rest import Enrolment, Versions
 from tests.support.aggregator_process import SETTINGS, FakeDevice

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from aggregator_server.fleet.devices import enrol
+from aggregator_server.fleet.enrolment import enrol
 from aggregator_server.store.opening import open_store
 from fleet_protocol.messages.rest import Enrolment, parse
 from tests.support.aggregator_process import Aggregator, FakeDevice, read_answer, trickle

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aggregator_server.errors import RefusedError
-from aggregator_server.fleet.devices import enrol
+from aggregator_server.fleet.enrolment import enrol
 from aggregator_server.rounds.devices.uploads import check_update, note_update
 from aggregator_server.rounds.devices.work import acknowledge, next_work
 from aggregator_server.rounds.lifecycle import advance, open_round

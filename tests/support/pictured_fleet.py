@@ -9,8 +9,8 @@ import numpy as np
 from aggregator_server.fleet.audit import Actor
 from aggregator_server.fleet.classes import rename_class
 from aggregator_server.fleet.device_changes import change_devices
-from aggregator_server.fleet.devices import Entry, enrol
-from aggregator_server.fleet.invitations import invite
+from aggregator_server.fleet.enrolment import Entry, enrol
+from aggregator_server.fleet.tokens import invite
 from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.queries import write_seen
 from aggregator_server.schemas import InvitationRequest

@@ -16,7 +16,7 @@ from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.devices.uploads import check_metrics
 from aggregator_server.rounds.history import fine_tuning_due, newest_result
 from aggregator_server.rounds.plan import parsed_plan, plan_of_text
-from aggregator_server.rounds.private.work import private_work
+from aggregator_server.rounds.private.groups import private_work
 from aggregator_server.rounds.queries import OPEN_ROUND, is_done, newest_of_fleet, no_such_round, state_of
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import (

@@ -1,6 +1,7 @@
-"""The groups of a private round as its rows have them."""
+"""The groups of a private round as its rows have them, and what a stage asks of a device of one."""
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import select
@@ -10,7 +11,8 @@ from aggregator_server.aggregation.contract import PrivateGroup
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.store.tables import ParticipantRow, PrivatePartRow, PrivateRoundRow, RoundRow, table_of
-from fleet_protocol.messages.private_rounds import Member, RevealedShares
+from fleet_protocol.messages.private_rounds import Member, PrivateStage, PrivateWork, RevealedShares
+from fleet_protocol.messages.rest import Work
 from fleet_protocol.secure_sums.roster import Roster, context_digest
 
 _PARTS, _PARTICIPANTS = table_of(PrivatePartRow), table_of(ParticipantRow)
@@ -61,3 +63,35 @@ def _group(index: int, rows: Any, dropped: dict[str, str]) -> PrivateGroup:  # n
         revealed={row.device_id: RevealedShares(**row.revealed) for row in rows if row.revealed is not None},
         dropped=dropped.get(str(index)),
     )
+
+
+def private_work(
+    session: Session, work: Work, stage: PrivateStage, device_id: str, *, has_uploaded: bool
+) -> Work | None:
+    """Return a device's work for a stage; None where it has answered, or is out of the round.
+
+    ``work``: what all devices get of it.
+    """
+    part = session.get(PrivatePartRow, (work.round_id, device_id))
+    if stage == "keys":
+        return replace(work, kind="keys", private=PrivateWork()) if part is None else None
+    if part is None or part.group_index is None or part.dropped:
+        return None
+    is_due = {
+        "shares": part.shares is None,
+        "contribute": part.shares is not None and not has_uploaded,
+        "unmask": has_uploaded and part.revealed is None,
+    }
+    if not is_due[stage]:
+        return None
+    group = read_group(session, work.round_id, part.group_index)
+    return replace(work, kind=stage, private=_of_stage(group, stage, device_id))
+
+
+def _of_stage(group: PrivateGroup, stage: PrivateStage, device_id: str) -> PrivateWork:
+    if stage == "shares":
+        return PrivateWork(members=group.members)
+    if stage == "contribute":
+        own = {sender: shares[device_id] for sender, shares in group.shares.items() if device_id in shares}
+        return PrivateWork(members=group.members, taking_part=group.taking_part, shares=own)
+    return PrivateWork(members=group.members, taking_part=group.taking_part, uploaded=group.uploaded)

@@ -1,35 +1,77 @@
 """The stages of a private round: how it goes from one to the next, and which groups go on.
 
-A stage ends when every device that it waits for has answered, or when its share of the round's time has passed. A step
-reads rows and writes rows, in one transaction: whoever is killed within it has changed nothing.
+A stage ends when every device that it waits for has answered, which is asked after each answer, or when its share of
+the round's time has passed. A step reads rows and writes rows, in one transaction: whoever is killed within it has
+changed nothing.
 """
 
 import random
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, delete, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import PrivateGroup
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.rounds.plan import parsed_plan
-from aggregator_server.rounds.private.deal import deal
 from aggregator_server.rounds.private.groups import read_groups, roster_of
-from aggregator_server.store.tables import DeviceRow, PrivatePartRow, PrivateRoundRow, RoundRow, table_of
+from aggregator_server.schemas import PrivateGroupInfo, PrivateInfo
+from aggregator_server.store.tables import (
+    DeviceRow,
+    ParticipantRow,
+    PrivatePartRow,
+    PrivateRoundRow,
+    RoundRow,
+    table_of,
+)
 from fleet_protocol.messages.private_rounds import PrivateStage
+from fleet_protocol.messages.rest import RoundPlan
+from fleet_protocol.secure_sums.privacy_budget import epsilon_of, spent_by
 from fleet_protocol.secure_sums.roster import Roster, smallest_group
 
 _NEXT: dict[PrivateStage, PrivateStage] = {"keys": "shares", "shares": "contribute", "contribute": "unmask"}
 LAST: PrivateStage = "unmask"
 _SHARE_OF_TIME: dict[PrivateStage, float] = {"keys": 1 / 4, "shares": 1 / 2, "contribute": 7 / 8, "unmask": 1.0}
 _OWN_KEYS = ("signing_key", "mask_key", "share_key")
-_PARTS = table_of(PrivatePartRow)
+_DEVICES, _PARTICIPANTS, _PARTS = table_of(DeviceRow), table_of(ParticipantRow), table_of(PrivatePartRow)
 _SEAT = (
     update(_PARTS)
     .where(_PARTS.c.round_id == bindparam("of_round"), _PARTS.c.device_id == bindparam("of_device"))
     .values(group_index=bindparam("index"), place=bindparam("at_place"))
 )
+
+_TAKING_PART = (
+    _PARTICIPANTS.outerjoin(
+        _PARTS, (_PARTS.c.round_id == _PARTICIPANTS.c.round_id) & (_PARTS.c.device_id == _PARTICIPANTS.c.device_id)
+    )
+).join(_DEVICES, _DEVICES.c.device_id == _PARTICIPANTS.c.device_id)
+_STANDS = _PARTS.c.group_index.is_not(None) & _PARTS.c.dropped.is_(False)
+
+
+def _asks(condition: ColumnElement[bool]) -> Select[tuple[bool]]:
+    """Return a query that tells whether a device of the round that may take part meets a condition."""
+    may = _DEVICES.c.revoked_at.is_(None) & _DEVICES.c.device_id.not_in(QUARANTINED)
+    of_round = _PARTICIPANTS.c.round_id == bindparam("of_round")
+    return select(exists().select_from(_TAKING_PART).where(of_round, may, condition))
+
+
+_MISSING: dict[PrivateStage, Select[tuple[bool]]] = {
+    "keys": _asks(_PARTS.c.device_id.is_(None)),
+    "shares": _asks(_STANDS & _PARTS.c.shares.is_(None)),
+    "contribute": _asks(_STANDS & _PARTS.c.shares.is_not(None) & _PARTICIPANTS.c.upload.is_(None)),
+    "unmask": _asks(_STANDS & _PARTICIPANTS.c.upload.is_not(None) & _PARTS.c.revealed.is_(None)),
+}
+
+
+_ANSWERS: dict[PrivateStage, ColumnElement[bool]] = {
+    "keys": _PARTS.c.device_id.is_not(None),
+    "shares": _PARTS.c.shares.is_not(None),
+    "contribute": _PARTICIPANTS.c.upload.is_not(None),
+    "unmask": _PARTS.c.revealed.is_not(None),
+}
 
 
 def begin(session: Session, row: RoundRow) -> None:
@@ -56,6 +98,17 @@ def forget(session: Session, round_id: int) -> None:
 def _ends_at(row: RoundRow, stage: PrivateStage) -> float:
     deadline = float(row.deadline_at or 0.0)  # an open round has one
     return row.opened_at + _SHARE_OF_TIME[stage] * (deadline - row.opened_at)
+
+
+def deal(device_ids: Sequence[str], group_size: int, draw: random.Random) -> list[list[str]]:
+    """Deal devices at random into groups of ``group_size`` or a few more; into one where there are not so many.
+
+    ``draw``: nobody may foresee it, or a liar could choose its group.
+    """
+    dealt = list(device_ids)
+    draw.shuffle(dealt)
+    count = max(1, len(dealt) // group_size)
+    return [dealt[index::count] for index in range(count)]
 
 
 def _deal(session: Session, row: RoundRow) -> str | None:
@@ -108,4 +161,41 @@ def _lacks_holders(roster: Roster, group: PrivateGroup, present: Collection[str]
     return len(there) < roster.fewest or any(
         len(there.intersection(roster.holders(device_id))) < roster.threshold(device_id)
         for device_id in group.taking_part
+    )
+
+
+def _count_answers(session: Session, round_id: int, stage: PrivateStage) -> int:
+    """Return how many devices have answered in a stage."""
+    counted = select(func.count()).select_from(_TAKING_PART)
+    return session.scalar(counted.where(_PARTICIPANTS.c.round_id == round_id, _ANSWERS[stage])) or 0
+
+
+def lacks_answers(session: Session, round_id: int, stage: PrivateStage) -> bool:
+    """Tell whether a device has yet to answer in a stage."""
+    return bool(session.scalar(_MISSING[stage], {"of_round": round_id}))
+
+
+def private_info(session: Session, plan: RoundPlan, round_id: int, details: Mapping[str, Any]) -> PrivateInfo | None:
+    """Return how a private round stands; None of another one. ``details``: those of the round's row."""
+    if plan.private is None:
+        return None
+    size, progress = plan.private.group_size, session.get(PrivateRoundRow, round_id)
+    epsilon = epsilon_of(spent_by(plan.private.noise)) if plan.private.noise else None
+    if progress is None:
+        over = tuple(
+            PrivateGroupInfo(devices=tuple(group["devices"]), outcome=group["outcome"])
+            for group in details.get("private_groups", ())
+        )
+        return PrivateInfo(group_size=size, epsilon=epsilon, stage=None, ends_at=None, answered=0, groups=over)
+    groups = tuple(
+        PrivateGroupInfo(devices=tuple(member.device_id for member in group.members), outcome=group.dropped or "")
+        for group in read_groups(session, round_id)
+    )
+    return PrivateInfo(
+        group_size=size,
+        epsilon=epsilon,
+        stage=progress.stage,
+        ends_at=datetime.fromtimestamp(progress.ends_at, UTC),
+        answered=_count_answers(session, round_id, progress.stage),
+        groups=groups,
     )

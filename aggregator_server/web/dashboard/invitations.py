@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from markupsafe import Markup
 
 from aggregator_server.errors import AggregatorError
-from aggregator_server.fleet import invitations
+from aggregator_server.fleet import tokens
 from aggregator_server.schemas import InvitationRequest, NewInvitation
 from aggregator_server.server_address import make_link
 from aggregator_server.web.dashboard.access import Admin, Form, OwnForm, Signed, Visit
@@ -54,7 +54,7 @@ def _make(request: Request, service: Service, visit: Visit, form: Form, once: tu
             expires_s=None if hours is None else hours * _HOUR_S,
             group=form.text("group") or None,
         )
-        made = invitations.invite(service.store, wanted, visit.actor, time.time())
+        made = tokens.invite(service.store, wanted, visit.actor, time.time())
     except AggregatorError as error:
         return _list(request, service, error=error, form=form)
     _MADE[once] = made, link_of(made.token)
@@ -66,7 +66,7 @@ def _make(request: Request, service: Service, visit: Visit, form: Form, once: tu
 @router.post("/invitations/{invitation_id}/revoke")
 def revoke(service: CurrentService, visit: Signed, _form: OwnForm, invitation_id: InvitationId) -> Response:
     """Let nobody in by an invitation from now on."""
-    invitations.revoke_invitation(service.store, invitation_id, visit.actor, time.time())
+    tokens.revoke_invitation(service.store, invitation_id, visit.actor, time.time())
     return to_page("/invitations", "invitation-revoked")
 
 
@@ -78,7 +78,7 @@ def _list(
     error: AggregatorError | None = None,
     form: Form | None = None,
 ) -> Response:
-    listed = invitations.list_invitations(service.store)[::-1]
+    listed = tokens.list_invitations(service.store)[::-1]
     shown = {"made": made, "link": link, "code": code_of(link) if link else None, "now": time.time()}
     shown["once"] = secrets.token_urlsafe(12)
     return render(request, "invitations.html", error=error, form=form, invitations=listed, **shown)

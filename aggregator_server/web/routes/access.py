@@ -9,9 +9,9 @@ from starlette.concurrency import run_in_threadpool
 
 from aggregator_server import errors
 from aggregator_server.fleet.audit import Actor
-from aggregator_server.fleet.devices import Entry, identify, is_enrolled
-from aggregator_server.fleet.invitations import find_invitation
-from aggregator_server.fleet.tokens import FIRST, ROLES, Person, find_person, find_token
+from aggregator_server.fleet.devices import identify, is_enrolled
+from aggregator_server.fleet.enrolment import Entry
+from aggregator_server.fleet.tokens import FIRST, ROLES, Person, find_invitation, find_person, find_token
 from aggregator_server.schemas import Role
 from aggregator_server.security import USER_PREFIX, same
 from aggregator_server.web.http_errors import documented

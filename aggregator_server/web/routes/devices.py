@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from aggregator_server import errors
-from aggregator_server.fleet import devices
+from aggregator_server.fleet import devices, enrolment
 from aggregator_server.fleet.device_changes import change_devices
-from aggregator_server.fleet.devices import Entry
+from aggregator_server.fleet.enrolment import Entry
 from aggregator_server.schemas import DeviceInfo, ReasonRequest
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.refused_requests import caller
@@ -43,9 +43,9 @@ async def enrol(
     return enrolled
 
 
-def _enrol(request: Request, service: Service, entry: Entry, enrolment: Enrolment) -> Enrolled:
+def _enrol(request: Request, service: Service, entry: Entry, message: Enrolment) -> Enrolled:
     try:
-        return devices.enrol(service.store, enrolment, time.time(), entry)
+        return enrolment.enrol(service.store, message, time.time(), entry)
     except (errors.InvitationSpentError, errors.NotAuthenticatedError) as error:
         service.refused_requests.refuse(request, error)
     except errors.TooManyError:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 
 from aggregator_server import schemas
-from aggregator_server.fleet import invitations, tokens
+from aggregator_server.fleet import tokens
 from aggregator_server.web.routes.access import Admin, By, CurrentService, for_people
 
 router = APIRouter()
@@ -42,13 +42,13 @@ def revoke(service: CurrentService, by: By, token_id: Annotated[int, Path(ge=1, 
 )
 def invite(service: CurrentService, by: By, wanted: schemas.InvitationRequest) -> schemas.NewInvitation:
     """Make an invitation, for one device unless it says more. The answer alone shows it: the server keeps a hash."""
-    return invitations.invite(service.store, wanted, by, time.time())
+    return tokens.invite(service.store, wanted, by, time.time())
 
 
 @router.get("/v1/invitations", **for_people(Admin, "List the invitations", **_INVITATIONS))
 def list_invitations(service: CurrentService) -> tuple[schemas.InvitationInfo, ...]:
     """List every invitation without its text, oldest first, spent ones included."""
-    return invitations.list_invitations(service.store)
+    return tokens.list_invitations(service.store)
 
 
 @router.delete(
@@ -59,4 +59,4 @@ def list_invitations(service: CurrentService) -> tuple[schemas.InvitationInfo, .
 )
 def revoke_invitation(service: CurrentService, by: By, invitation_id: InvitationId) -> None:
     """Let nobody in by an invitation from now on. Devices that joined by it stay."""
-    invitations.revoke_invitation(service.store, invitation_id, by, time.time())
+    tokens.revoke_invitation(service.store, invitation_id, by, time.time())

@@ -2,8 +2,9 @@
 
 import pytest
 
-from aggregator_server.fleet.devices import describe_device, enrol
-from aggregator_server.fleet.versions import is_outdated
+from aggregator_server.fleet.devices import describe_device
+from aggregator_server.fleet.enrolment import enrol
+from aggregator_server.fleet.health import is_outdated
 from fleet_protocol.messages.rest import Enrolment, Versions, parse
 
 

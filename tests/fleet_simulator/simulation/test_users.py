@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aggregator_server.fleet.devices import enrol
+from aggregator_server.fleet.enrolment import enrol
 from aggregator_server.rounds.devices.work import acknowledge, next_work
 from aggregator_server.rounds.lifecycle import advance, open_round
 from aggregator_server.rounds.publishing import publish_public_set
