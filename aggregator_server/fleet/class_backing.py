@@ -11,30 +11,35 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import Select, delete, func, insert, select
 from sqlalchemy.orm import Session
 
+from aggregator_server import limits
 from aggregator_server.errors import InvalidRequestError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes, merged_classes, require_class
 from aggregator_server.fleet.reputation import QUARANTINED
-from aggregator_server.limits import SENDERS
 from aggregator_server.store.store import Store
-from aggregator_server.store.tables import ACTIVE, BackingRow, DeviceRow, LearnedRow, RefusalRow, SenderRow, table_of
+from aggregator_server.store.tables import (
+    ACTIVE,
+    DEVICES,
+    REFUSALS,
+    SENDERS,
+    BackingRow,
+    DeviceRow,
+    LearnedRow,
+    SenderRow,
+)
 from fleet_protocol.messages.rest import ClassBacking, Refusal
 
-_SENDERS, _REFUSALS, _DEVICES = table_of(SenderRow), table_of(RefusalRow), table_of(DeviceRow)
-_TRUSTED = _DEVICES.c.revoked_at.is_(None) & _DEVICES.c.device_id.not_in(QUARANTINED)
-_COUNTED = (
-    select(_SENDERS.c.class_id, _SENDERS.c.device_id)
-    .join(_DEVICES, _DEVICES.c.device_id == _SENDERS.c.device_id)
-    .where(_SENDERS.c.agrees.is_(True), _TRUSTED)
-)
+_TRUSTED = DEVICES.c.revoked_at.is_(None) & DEVICES.c.device_id.not_in(QUARANTINED)
+_SENT = select(SENDERS.c.class_id, SENDERS.c.device_id)
+_COUNTED = _SENT.join(DEVICES, DEVICES.c.device_id == SENDERS.c.device_id).where(SENDERS.c.agrees.is_(True), _TRUSTED)
 _REFUSED = (
-    select(_REFUSALS.c.class_id, _REFUSALS.c.round_id, _REFUSALS.c.why, func.count())
-    .join(_DEVICES, _DEVICES.c.device_id == _REFUSALS.c.device_id)
+    select(REFUSALS.c.class_id, REFUSALS.c.round_id, REFUSALS.c.why, func.count())
+    .join(DEVICES, DEVICES.c.device_id == REFUSALS.c.device_id)
     .where(_TRUSTED)
-    .group_by(_REFUSALS.c.class_id, _REFUSALS.c.round_id, _REFUSALS.c.why)
+    .group_by(REFUSALS.c.class_id, REFUSALS.c.round_id, REFUSALS.c.why)
 )
 # Devices that must refuse a class, and more than half of those that learned, before it waits for an operator.
 _FEWEST = 2
@@ -42,23 +47,31 @@ _FEWEST = 2
 
 def backing_of(session: Session) -> tuple[ClassBacking, ...]:
     """Return who stands behind each active class that was discovered, in column order."""
-    merged = merged_classes(session)
-    senders: dict[str, set[str]] = defaultdict(set)
-    counted: Iterable[Any] = session.execute(_COUNTED)
-    for class_id, device_id in counted:
-        senders[merged.get(class_id, class_id)].add(device_id)
-    approved = set(session.scalars(select(BackingRow.class_id).where(BackingRow.approved.is_(True))))
+    senders, approved = _by_class(session, _COUNTED), _approved(session)
     refused = {class_id for class_id, found in refusals(session).items() if found["quarantined"]}
     return tuple(
         ClassBacking(
             info.class_id,
-            min(len(senders[info.class_id]), SENDERS),
+            min(len(senders[info.class_id]), limits.SENDERS),
             info.class_id in approved,
             info.class_id in refused - approved,
         )
         for info in all_classes(session)
         if info.discovered_in is not None
     )
+
+
+def _by_class(session: Session, sent: Select[Any]) -> dict[str, set[str]]:
+    """Return the devices of (class, device) by class; what was sent of a merged one is of the class that it is now."""
+    merged, found = merged_classes(session), defaultdict[str, set[str]](set)
+    rows: Iterable[Any] = session.execute(sent)
+    for class_id, device_id in rows:
+        found[merged.get(class_id, class_id)].add(device_id)
+    return found
+
+
+def _approved(session: Session) -> set[str]:
+    return set(session.scalars(select(BackingRow.class_id).where(BackingRow.approved.is_(True))))
 
 
 def refusals(session: Session) -> dict[str, dict[str, Any]]:
@@ -82,7 +95,7 @@ def note_senders(session: Session, senders: Mapping[str, Sequence[tuple[str, boo
     """Note who sent classes by now, as (device, whether it means the same sound as most), in place of former notes."""
     for class_id, devices in senders.items():
         session.execute(delete(SenderRow).where(SenderRow.class_id == class_id))
-        first = sorted(devices, key=lambda device: not device[1])[:SENDERS]
+        first = sorted(devices, key=lambda device: not device[1])[: limits.SENDERS]
         if first:
             rows = [{"class_id": class_id, "device_id": device_id, "agrees": agrees} for device_id, agrees in first]
             session.execute(insert(SenderRow), rows)
@@ -92,7 +105,7 @@ def add_senders(session: Session, assigned: Collection[tuple[str, str]]) -> None
     """Note that devices sent classes, (class, device) each, beside those noted before."""
     for class_id, pairs in groupby(sorted(set(assigned)), key=lambda pair: pair[0]):
         known = set(session.scalars(select(SenderRow.device_id).where(SenderRow.class_id == class_id)))
-        new = [device_id for _, device_id in pairs if device_id not in known][: max(0, SENDERS - len(known))]
+        new = [device_id for _, device_id in pairs if device_id not in known][: max(0, limits.SENDERS - len(known))]
         if new:
             rows = [{"class_id": class_id, "device_id": device_id, "agrees": True} for device_id in new]
             session.execute(insert(SenderRow), rows)
@@ -100,22 +113,17 @@ def add_senders(session: Session, assigned: Collection[tuple[str, str]]) -> None
 
 def note_refusals(session: Session, device_id: str, round_id: int, refused: Mapping[str, Refusal]) -> None:
     """Note for which classes a device does not listen, in place of what it said before."""
-    session.execute(delete(_REFUSALS).where(_REFUSALS.c.device_id == device_id))
+    session.execute(delete(REFUSALS).where(REFUSALS.c.device_id == device_id))
     known = {info.class_id for info in all_classes(session) if info.discovered_in is not None} if refused else ()
     for class_id, why in refused.items():
         if class_id in known:
             whose = {"class_id": class_id, "device_id": device_id, "round_id": round_id, "why": why}
-            session.execute(insert(_REFUSALS).values(whose))
+            session.execute(insert(REFUSALS).values(whose))
 
 
 def sent_alone(session: Session) -> dict[str, list[str]]:
     """Return by device the active classes that it alone sent, and no operator approved, in column order."""
-    rows = session.execute(select(SenderRow.class_id, SenderRow.device_id))
-    senders: dict[str, set[str]] = defaultdict(set)
-    merged = merged_classes(session)
-    for class_id, device_id in rows:
-        senders[merged.get(class_id, class_id)].add(device_id)
-    approved = set(session.scalars(select(BackingRow.class_id).where(BackingRow.approved.is_(True))))
+    senders, approved = _by_class(session, _SENT), _approved(session)
     found: dict[str, list[str]] = defaultdict(list)
     for info in all_classes(session):
         if info.discovered_in is not None and len(senders[info.class_id]) == 1 and info.class_id not in approved:
@@ -145,27 +153,18 @@ def _row(session: Session, class_id: str) -> BackingRow:
 
 
 def let_go(session: Session, device_ids: Collection[str]) -> None:
-    """Note that the classes go which revoked devices alone sent; the server retires them once no round is open."""
+    """Note that discovered classes go which revoked devices alone sent; they are retired once no round is open."""
     gone = set(session.scalars(select(DeviceRow.device_id).where(DeviceRow.revoked_at.is_not(None))))
-    rows = session.execute(
-        select(SenderRow.class_id, SenderRow.device_id).where(
-            SenderRow.class_id.in_(select(SenderRow.class_id).where(SenderRow.device_id.in_(sorted(device_ids))))
-        )
-    )
-    senders: dict[str, set[str]] = defaultdict(set)
-    for class_id, device_id in rows:
-        senders[class_id].add(device_id)
-    active = {info.class_id for info in all_classes(session)}
-    for class_id in sorted(active & senders.keys()):
-        if senders[class_id] <= gone and not _row(session, class_id).approved:
-            _row(session, class_id).leaving = True
+    senders = _by_class(session, _SENT)
+    for info in all_classes(session):
+        of_class = senders[info.class_id] if info.discovered_in is not None else set()
+        if of_class.intersection(device_ids) and of_class <= gone and not _row(session, info.class_id).approved:
+            _row(session, info.class_id).leaving = True
 
 
 def leaving(session: Session) -> tuple[str, ...]:
     """Return the classes that are to be retired."""
     wanted = set(session.scalars(select(BackingRow.class_id).where(BackingRow.leaving.is_(True))))
-    if not wanted:
-        return ()
     return tuple(info.class_id for info in all_classes(session) if info.class_id in wanted)
 
 

@@ -11,19 +11,18 @@ from aggregator_server.errors import ClassNotFoundError, RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.names import check_name, unique_name
 from aggregator_server.store.store import Store
-from aggregator_server.store.tables import ACTIVE, MERGED, RETIRED, ClassRow, table_of
+from aggregator_server.store.tables import ACTIVE, CLASSES, MERGED, RETIRED, ClassRow
 from fleet_protocol.messages.rest import ClassInfo
 
-_CLASSES = table_of(ClassRow)
 _ALL = (
-    select(_CLASSES.c.class_id, _CLASSES.c.name, _CLASSES.c.discovered_in)
-    .where(_CLASSES.c.state == ACTIVE)
-    .order_by(_CLASSES.c.position)
+    select(CLASSES.c.class_id, CLASSES.c.name, CLASSES.c.discovered_in)
+    .where(CLASSES.c.state == ACTIVE)
+    .order_by(CLASSES.c.position)
 )
 _MERGED = (
-    select(_CLASSES.c.class_id, _CLASSES.c.merged_into).where(_CLASSES.c.state == MERGED).order_by(_CLASSES.c.class_id)
+    select(CLASSES.c.class_id, CLASSES.c.merged_into).where(CLASSES.c.state == MERGED).order_by(CLASSES.c.class_id)
 )
-_RETIRED = select(_CLASSES.c.class_id).where(_CLASSES.c.state == RETIRED).order_by(_CLASSES.c.class_id)
+_RETIRED = select(CLASSES.c.class_id).where(CLASSES.c.state == RETIRED).order_by(CLASSES.c.class_id)
 
 
 def all_classes(session: Session) -> tuple[ClassInfo, ...]:

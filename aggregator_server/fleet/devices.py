@@ -14,7 +14,7 @@ from aggregator_server.schemas import DeviceInfo, reply
 from aggregator_server.security import hash_secret
 from aggregator_server.store.expressions import batches, begins_with, folded
 from aggregator_server.store.store import Tables
-from aggregator_server.store.tables import DeviceRow, table_of
+from aggregator_server.store.tables import DEVICES, DeviceRow
 from fleet_protocol.messages.rest import Versions
 
 LISTED = 500  # devices at most in one list
@@ -35,9 +35,8 @@ class Standing:
 STANDING = tuple(field.name for field in fields(Standing))
 """The columns of a device's row that a :class:`Standing` has, in order."""
 
-_DEVICES = table_of(DeviceRow)
-_STANDING = select(*(_DEVICES.c[name] for name in STANDING))
-_OF_SECRET = _STANDING.where(_DEVICES.c.secret_hash == bindparam("hash"))
+_STANDING = select(*(DEVICES.c[name] for name in STANDING))
+_OF_SECRET = _STANDING.where(DEVICES.c.secret_hash == bindparam("hash"))
 
 
 def identify(tables: Tables, secret: str, *, waiting: bool = False) -> Standing:

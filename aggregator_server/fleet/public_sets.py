@@ -15,17 +15,16 @@ from aggregator_server.aggregation.contract import UploadTerms
 from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.store.store import Store
-from aggregator_server.store.tables import BlobRow, PublicSetRow, table_of
+from aggregator_server.store.tables import BLOBS, PUBLIC_SETS, PublicSetRow
 from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.errors import FeatureMismatchError
 from fleet_protocol.messages.public_set import PublicSet
 
 _SERVED = ("public_set", "consensus", "model", "weights", "prototypes")
-_PUBLIC_SETS, _BLOBS = table_of(PublicSetRow), table_of(BlobRow)
-_KIND = select(_BLOBS.c.kind).where(_BLOBS.c.sha256 == bindparam("of_blob"))
+_KIND = select(BLOBS.c.kind).where(BLOBS.c.sha256 == bindparam("of_blob"))
 _NEWEST = (
-    select(_PUBLIC_SETS.c.sha256, _PUBLIC_SETS.c.samples, _PUBLIC_SETS.c.features)
-    .order_by(_PUBLIC_SETS.c.version.desc())
+    select(PUBLIC_SETS.c.sha256, PUBLIC_SETS.c.samples, PUBLIC_SETS.c.features)
+    .order_by(PUBLIC_SETS.c.version.desc())
     .limit(1)
 )
 

@@ -17,10 +17,9 @@ from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.limits import SUSPICION
 from aggregator_server.schemas import DeviceInfo, ReputationInfo, reply
 from aggregator_server.store.expressions import batches
-from aggregator_server.store.tables import IS_SUSPECTED, ReputationRow, table_of
+from aggregator_server.store.tables import IS_SUSPECTED, REPUTATIONS, ReputationRow
 
-_REPUTATIONS = table_of(ReputationRow)
-QUARANTINED = select(_REPUTATIONS.c.device_id).where(_REPUTATIONS.c.quarantined_at.is_not(None))
+QUARANTINED = select(REPUTATIONS.c.device_id).where(REPUTATIONS.c.quarantined_at.is_not(None))
 """The devices in quarantine, for conditions of queries."""
 SUSPECTED = select(ReputationRow.device_id).where(IS_SUSPECTED)
 """The devices whose uploads stood out, or were refused, lately."""

@@ -11,11 +11,10 @@ from sqlalchemy.orm import Session
 from aggregator_server import errors
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.store.store import Store
-from aggregator_server.store.tables import DeviceRow, ModelRow, table_of
+from aggregator_server.store.tables import MODELS, DeviceRow, ModelRow
 from fleet_protocol.bundle.bundle_file import Manifest, unpack_bundle
 
-_MODELS = table_of(ModelRow)
-_BLOB = select(_MODELS.c.sha256).where(_MODELS.c.version == bindparam("of_version"))
+_BLOB = select(MODELS.c.sha256).where(MODELS.c.version == bindparam("of_version"))
 
 
 def current_model(session: Session) -> ModelRow | None:

@@ -31,7 +31,7 @@ from aggregator_server.rounds.queries import is_done, newest_done, read_columns,
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.selection.draw import are_there, data_sizes, select
 from aggregator_server.store.expressions import batches
-from aggregator_server.store.tables import IS_ACTIVE, OPEN, DeviceRow, ParticipantRow, RoundRow, table_of
+from aggregator_server.store.tables import IS_ACTIVE, OPEN, PARTICIPANTS, DeviceRow, RoundRow
 from aggregator_server.strategies.registry import FleetKind, recommended
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
@@ -102,7 +102,7 @@ def _insert_round(
     session.add(row)
     session.flush()
     selected = _of_fleet(session, row, plan, now) if group is None else _of_group(session, plan, group, now)
-    statement, connection = insert(table_of(ParticipantRow)), session.connection()
+    statement, connection = insert(PARTICIPANTS), session.connection()
     for batch in batches(selected):
         chosen = [{"round_id": row.round_id, "device_id": device_id, "metrics": {}} for device_id in batch]
         connection.execute(statement, chosen)

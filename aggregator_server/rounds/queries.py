@@ -20,17 +20,19 @@ from aggregator_server.rounds.private.stages import LAST, forget, lacks_answers
 from aggregator_server.selection.draw import Columns, History
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import (
+    DEVICES,
     DONE,
     FAILED,
     IS_ACTIVE,
     OPEN,
+    PARTICIPANTS,
+    ROUNDS,
+    STAGES,
     DeviceRow,
     OperationRow,
     ParticipantRow,
-    PrivateRoundRow,
     RoundRow,
     SigningKeyRow,
-    table_of,
 )
 
 _IS_DONE = RoundRow.state == DONE
@@ -40,14 +42,12 @@ OF_FLEET = RoundRow.follows.is_(None)
 # Rounds that devices worked for; the others have the result of an operator's operation.
 _WITH_DEVICES = RoundRow.round_id.not_in(select(OperationRow.round_id))
 
-_STAGES = table_of(PrivateRoundRow)
-_ROUNDS, _PARTICIPANTS, _DEVICES = table_of(RoundRow), table_of(ParticipantRow), table_of(DeviceRow)
-_IS_OPEN = _ROUNDS.c.state == OPEN  # for statements on tables
+_IS_OPEN = ROUNDS.c.state == OPEN  # for statements on tables
 _ACTIVE = (
-    (_PARTICIPANTS.c.round_id == _ROUNDS.c.round_id)
-    & (_PARTICIPANTS.c.device_id == _DEVICES.c.device_id)
-    & _DEVICES.c.revoked_at.is_(None)
-    & _DEVICES.c.device_id.not_in(QUARANTINED)
+    (PARTICIPANTS.c.round_id == ROUNDS.c.round_id)
+    & (PARTICIPANTS.c.device_id == DEVICES.c.device_id)
+    & DEVICES.c.revoked_at.is_(None)
+    & DEVICES.c.device_id.not_in(QUARANTINED)
 )
 _REASON_LENGTH = 1_000
 _CANCELLED = "cancelled by "
@@ -56,13 +56,13 @@ IS_CANCELLED = (RoundRow.state == FAILED) & RoundRow.reason.startswith(_CANCELLE
 T = TypeVar("T")
 _WAITING = (
     select(
-        _ROUNDS.c.round_id,
-        _ROUNDS.c.deadline_at,
-        exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_(None)).label("missing"),
-        _STAGES.c.stage,
-        _STAGES.c.ends_at,
+        ROUNDS.c.round_id,
+        ROUNDS.c.deadline_at,
+        exists().where(_ACTIVE, PARTICIPANTS.c.upload.is_(None)).label("missing"),
+        STAGES.c.stage,
+        STAGES.c.ends_at,
     )
-    .select_from(_ROUNDS.outerjoin(_STAGES, _STAGES.c.round_id == _ROUNDS.c.round_id))
+    .select_from(ROUNDS.outerjoin(STAGES, STAGES.c.round_id == ROUNDS.c.round_id))
     .where(_IS_OPEN)
 )
 # The digests of what was uploaded for rounds that are over.
@@ -71,7 +71,7 @@ UPLOADS_OF_CLOSED_ROUNDS = (
     .join(RoundRow, (ParticipantRow.round_id == RoundRow.round_id) & (RoundRow.state != OPEN))
     .where(ParticipantRow.upload.is_not(None))
 )
-OPEN_ROUND = select(_ROUNDS.c.round_id).where(_IS_OPEN)  # the number of the open round
+OPEN_ROUND = select(ROUNDS.c.round_id).where(_IS_OPEN)  # the number of the open round
 
 
 def is_open(row: RoundRow) -> bool:
@@ -174,10 +174,10 @@ def require_no_open_round(session: Session, way_out: str) -> None:
 
 def newest_of_fleet() -> ScalarSelect[int]:
     """Return a select of the number of the newest round of the whole fleet that is done and was not undone."""
-    found = select(_ROUNDS.c.round_id).where(
-        _ROUNDS.c.state == DONE, _ROUNDS.c.undone_by.is_(None), _ROUNDS.c.follows.is_(None)
+    found = select(ROUNDS.c.round_id).where(
+        ROUNDS.c.state == DONE, ROUNDS.c.undone_by.is_(None), ROUNDS.c.follows.is_(None)
     )
-    return found.order_by(_ROUNDS.c.round_id.desc()).limit(1).scalar_subquery()
+    return found.order_by(ROUNDS.c.round_id.desc()).limit(1).scalar_subquery()
 
 
 def newest_done(session: Session, *conditions: ColumnElement[bool]) -> RoundRow | None:
@@ -188,8 +188,8 @@ def newest_done(session: Session, *conditions: ColumnElement[bool]) -> RoundRow 
 
 _READ = 10_000  # rows at a time
 _NOTE_SEEN = (  # another server may have heard of it later
-    update(_DEVICES)
-    .where(_DEVICES.c.device_id == bindparam("of_device"), _DEVICES.c.seen_at < bindparam("now"))
+    update(DEVICES)
+    .where(DEVICES.c.device_id == bindparam("of_device"), DEVICES.c.seen_at < bindparam("now"))
     .values(seen_at=bindparam("now"))
 )
 

@@ -28,7 +28,7 @@ from aggregator_server.rounds.queries import mark_done, of_uploads, training_los
 from aggregator_server.rounds.snapshot import RoundSnapshot, why_missed
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.expressions import batches
-from aggregator_server.store.tables import ACTIVE, AssignmentRow, BlobRow, ClassRow, ParticipantRow, RoundRow, table_of
+from aggregator_server.store.tables import ACTIVE, BLOBS, AssignmentRow, ClassRow, ParticipantRow, RoundRow
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle.bundle_file import unpack_bundle
 from fleet_protocol.messages.public_set import PublicSet, pack_consensus, unpack_consensus
@@ -41,9 +41,8 @@ _UPLOADS_OF_A_TASK = 256  # that is read
 _LOOKED_AT = tuple(item.name for item in dataclasses.fields(Update) if item.name != "metrics")
 KINDS = ("public_set", "consensus", "prototypes", "weights", "server_state")
 """Kinds of the blobs that a round starts from, in columns of these names, and leads to, in ``result_`` columns."""
-_BLOBS = table_of(BlobRow)
-_CHANGE_KIND = update(_BLOBS).where(_BLOBS.c.sha256 == bindparam("of_blob")).values(kind=bindparam("as_kind"))
-_NOTE_BLOB = insert(_BLOBS).values(sha256=bindparam("of_blob"), kind=bindparam("as_kind"))
+_CHANGE_KIND = update(BLOBS).where(BLOBS.c.sha256 == bindparam("of_blob")).values(kind=bindparam("as_kind"))
+_NOTE_BLOB = insert(BLOBS).values(sha256=bindparam("of_blob"), kind=bindparam("as_kind"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,39 +17,30 @@ from aggregator_server.limits import CLASSES
 from aggregator_server.rounds.private.groups import read_groups
 from aggregator_server.rounds.private.stages import LAST
 from aggregator_server.rounds.queries import lock_open_round
-from aggregator_server.store.tables import (
-    AssignmentRow,
-    ClassRow,
-    DeviceRow,
-    Json,
-    ParticipantRow,
-    PrivateRoundRow,
-    table_of,
-)
+from aggregator_server.store.tables import ASSIGNMENTS, DEVICES, PARTICIPANTS, ClassRow, Json, PrivateRoundRow
 from fleet_protocol.messages.private_rounds import PrivateStage
 from fleet_protocol.messages.rest import ClassInfo
 
-_ASSIGNMENTS, _DEVICES, _PARTICIPANTS = table_of(AssignmentRow), table_of(DeviceRow), table_of(ParticipantRow)
 _TAKING_PART = (
-    select(_PARTICIPANTS.c.device_id, _PARTICIPANTS.c.upload)
-    .join(_DEVICES, _DEVICES.c.device_id == _PARTICIPANTS.c.device_id)
+    select(PARTICIPANTS.c.device_id, PARTICIPANTS.c.upload)
+    .join(DEVICES, DEVICES.c.device_id == PARTICIPANTS.c.device_id)
     .where(
-        _PARTICIPANTS.c.round_id == bindparam("of_round"),
-        _DEVICES.c.revoked_at.is_(None),
-        _DEVICES.c.device_id.not_in(QUARANTINED),
+        PARTICIPANTS.c.round_id == bindparam("of_round"),
+        DEVICES.c.revoked_at.is_(None),
+        DEVICES.c.device_id.not_in(QUARANTINED),
     )
-    .order_by(_PARTICIPANTS.c.device_id)
+    .order_by(PARTICIPANTS.c.device_id)
 )
 _ASSIGNED = (
-    select(_ASSIGNMENTS.c.device_id, _ASSIGNMENTS.c.slot, _ASSIGNMENTS.c.class_id)
-    .join(_PARTICIPANTS, _PARTICIPANTS.c.device_id == _ASSIGNMENTS.c.device_id)
-    .where(_PARTICIPANTS.c.round_id == bindparam("of_round"))
-    .order_by(_ASSIGNMENTS.c.device_id, _ASSIGNMENTS.c.slot)
+    select(ASSIGNMENTS.c.device_id, ASSIGNMENTS.c.slot, ASSIGNMENTS.c.class_id)
+    .join(PARTICIPANTS, PARTICIPANTS.c.device_id == ASSIGNMENTS.c.device_id)
+    .where(PARTICIPANTS.c.round_id == bindparam("of_round"))
+    .order_by(ASSIGNMENTS.c.device_id, ASSIGNMENTS.c.slot)
 )
 _REVOKED = (
-    select(_DEVICES.c.device_id)
-    .where(_DEVICES.c.revoked_at.is_not(None) | _DEVICES.c.device_id.in_(QUARANTINED))
-    .order_by(_DEVICES.c.device_id)
+    select(DEVICES.c.device_id)
+    .where(DEVICES.c.revoked_at.is_not(None) | DEVICES.c.device_id.in_(QUARANTINED))
+    .order_by(DEVICES.c.device_id)
 )
 
 

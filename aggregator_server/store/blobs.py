@@ -276,5 +276,6 @@ class BlobFolder(BlobStore):
         for folder in sorted(self.folder.iterdir()):
             if folder != self._incoming and folder.is_dir():
                 for path in sorted(folder.iterdir()):
-                    found = path.stat()
-                    yield Entry(path.name, found.st_mtime, found.st_size)
+                    with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
+                        found = path.stat()
+                        yield Entry(path.name, found.st_mtime, found.st_size)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from aggregator_server.errors import StartError
 from aggregator_server.store.location import DATABASE, Location, locate, noted_state
-from aggregator_server.store.postgres import has_fleet
+from aggregator_server.store.postgres.database import has_fleet
 
 LOCK = "lock"
 """File of a data folder that its server holds."""

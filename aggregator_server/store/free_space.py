@@ -35,6 +35,14 @@ def free_space(folder: Path) -> FreeSpace:
     return FreeSpace(usage.free, usage.free + usage.used)
 
 
+def size_of(path: Path) -> int:
+    """Return a file's size in bytes; 0 of a folder, and of a file that a running server removed meanwhile."""
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except FileNotFoundError:
+        return 0
+
+
 def require_room(folder: Path) -> None:
     """Refuse to take in more while the disk is nearly full: closing a round needs room too. Raises RefusedError."""
     room = free_space(folder)

@@ -15,9 +15,9 @@ from aggregator_server.store.free_space import full, is_full
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.location import DATABASE, Location, locate, note_state, way_back
 from aggregator_server.store.objects import ObjectBlobs
-from aggregator_server.store.postgres import Postgres, open_postgres
-from aggregator_server.store.shared_store import SharedStore
-from aggregator_server.store.store import LocalStore, Store, Tables
+from aggregator_server.store.postgres.database import Postgres, open_postgres
+from aggregator_server.store.postgres.shared_store import SharedStore
+from aggregator_server.store.store import Store, Tables
 
 _ABANDONED_S = 86_400.0  # after which nobody receives a file of a folder that servers share
 
@@ -41,9 +41,8 @@ def open_store(place: Path | Location) -> Store:
             )
         note_state(location)
         opened.pop_all()
-    if isinstance(database, Postgres):
-        return SharedStore(location, lock, instance, blobs, database)
-    return LocalStore(location, lock, instance, blobs, database)
+    kind = SharedStore if isinstance(database, Postgres) else Store
+    return kind(location, lock, instance, blobs, database)
 
 
 def _take_folder(location: Location, opened: ExitStack) -> tuple[io.FileIO, str, BlobStore]:

@@ -1,11 +1,10 @@
-"""The state of a fleet as a server has it open: by one process alone, or beside other servers (shared_store.py)."""
+"""The state of a fleet as a server has it open, by one process alone; postgres/shared_store.py has it beside others."""
 
 import io
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Executable, select
 from sqlalchemy.orm import Session
@@ -14,9 +13,10 @@ from aggregator_server.limits import DEVICES_NEEDED
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.database import Database
 from aggregator_server.store.location import Location
-from aggregator_server.store.servers import Kind
 from aggregator_server.store.tables import BlobRow
 
+Kind = Literal["work", "round"]
+"""What other servers are told: that devices may have work, or that the open round may be due."""
 _log = logging.getLogger(__name__)
 
 
@@ -68,7 +68,7 @@ class Tables:
         self.database.close()
 
 
-class Store(Tables, ABC):
+class Store(Tables):
     """The state of a fleet: its tables and its blobs, for a server. One process may have a data folder open.
 
     A blob is stored before any row names it; uploads are removed when their round is over.
@@ -99,31 +99,27 @@ class Store(Tables, ABC):
         seen, self._seen = self._seen, {}
         return seen
 
-    @abstractmethod
     def join(self, heard: Callable[[Kind], None]) -> None:
         """Begin to serve beside other servers, where the fleet can have several.
 
         ``heard``: is called by a thread when another one told something, or may have.
         """
 
-    @abstractmethod
     def hurry(self, seconds: float) -> None:
         """Wait for a database elsewhere no longer than some seconds, for the server ends."""
 
-    @abstractmethod
     def leave(self) -> None:
         """End what :meth:`join` began, and let another server move rounds."""
 
-    @abstractmethod
     def tell(self, kind: Kind) -> None:
         """Tell the other servers that something changed. Any thread may call this."""
 
-    @abstractmethod
     def leading(self) -> AbstractContextManager[int | None]:
         """A step of the rounds: a number that grows with other servers' steps; 0: no other is there; None: one leads.
 
         A write within it raises LeaseLostError once another server may make steps.
         """
+        return nullcontext(0)
 
     def remove_unnamed(self, digests: Sequence[str]) -> int:
         """Remove those of some old blobs that no row names; return how many.
@@ -135,9 +131,9 @@ class Store(Tables, ABC):
             unnamed = set(digests) - set(session.scalars(select(BlobRow.sha256).where(BlobRow.sha256.in_(digests))))
         return self._remove(sorted(unnamed)) if unnamed else 0
 
-    @abstractmethod
     def _remove(self, unnamed: Sequence[str]) -> int:
         """Remove blobs that no row named just now; return how many."""
+        return sum(self._is_removed(sha256) for sha256 in unnamed)
 
     def _is_removed(self, sha256: str) -> bool:
         try:
@@ -152,26 +148,3 @@ class Store(Tables, ABC):
         self.leave()
         super().close()
         self._lock.close()
-
-
-class LocalStore(Store):
-    """Tables in a file of the data folder, which this process alone writes."""
-
-    def join(self, heard: Callable[[Kind], None]) -> None:
-        """Nobody is beside."""
-
-    def hurry(self, seconds: float) -> None:
-        """A file does not keep anybody waiting."""
-
-    def leave(self) -> None:
-        """Nobody is beside."""
-
-    def tell(self, kind: Kind) -> None:
-        """Nobody is beside."""
-
-    def leading(self) -> AbstractContextManager[int | None]:
-        """Every step is this server's."""
-        return nullcontext(0)
-
-    def _remove(self, unnamed: Sequence[str]) -> int:
-        return sum(self._is_removed(sha256) for sha256 in unnamed)

@@ -22,7 +22,7 @@ from aggregator_server.errors import BackupError, BlobError
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.data_folder import LOCK, is_data_folder, require_own_tables
 from aggregator_server.store.database import damage_of
-from aggregator_server.store.free_space import free_space, is_full
+from aggregator_server.store.free_space import free_space, is_full, size_of
 from aggregator_server.store.location import DATABASE, NOTE, Location, locate, note_copy, note_state, way_back
 from aggregator_server.store.needed_blobs import lasting, open_uploads
 from aggregator_server.store.opening import open_blobs
@@ -116,7 +116,7 @@ def _only_one(copies: Path) -> Iterator[None]:
 
 def _require_room(location: Location, copies: Path) -> None:
     """Refuse a copy that would take the room which the server needs on the same disk."""
-    needed = sum(_size(path) for path in location.data.rglob("*") if not _COPY.fullmatch(path.name))
+    needed = sum(size_of(path) for path in location.data.rglob("*") if not _COPY.fullmatch(path.name))
     if location.store is not None:
         needed += sum(entry.size for entry in open_blobs(location).entries())
     room = free_space(copies)
@@ -126,14 +126,6 @@ def _require_room(location: Location, copies: Path) -> None:
             f"{needed / 1e6:.0f} MB, and {room.kept / 1e6:.0f} MB stay free; keep fewer copies (--keep), or "
             "have them on another disk"
         )
-
-
-def _size(path: Path) -> int:
-    """Return a file's size in bytes; 0 of a folder, and of a file that a running server removed meanwhile."""
-    try:
-        return path.stat().st_size if path.is_file() else 0
-    except FileNotFoundError:
-        return 0
 
 
 def restore(file: Path, place: Path | Location) -> None:

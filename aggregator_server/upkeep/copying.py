@@ -20,7 +20,7 @@ from aggregator_server.store.database import address_of, make_tables, number_of
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.location import DATABASE, Location
 from aggregator_server.store.opening import open_blobs, open_tables
-from aggregator_server.store.postgres import Postgres, open_postgres
+from aggregator_server.store.postgres.database import Postgres, open_postgres
 from aggregator_server.store.tables import Base
 
 _ROWS = 1_000

@@ -17,7 +17,7 @@ from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.server_address import authority_file, read_address
 from aggregator_server.store.data_folder import running_instance
-from aggregator_server.store.free_space import free_space
+from aggregator_server.store.free_space import free_space, size_of
 from aggregator_server.store.location import Location, locate
 from aggregator_server.store.needed_blobs import one_lasting
 from aggregator_server.store.opening import open_blobs, open_tables
@@ -69,7 +69,7 @@ def _folder(data: Path) -> Found:
 
 def _disk(location: Location) -> Found:
     room = free_space(location.data)
-    used = sum(path.stat().st_size for path in (location.blob_folder or location.data).rglob("*") if path.is_file())
+    used = sum(map(size_of, (location.blob_folder or location.data).rglob("*")))
     what = f"{room.free / 1e9:.1f} of {room.total / 1e9:.1f} GB are free; the fleet's arrays take {used / 1e6:.1f} MB"
     if room.free >= 2 * room.kept:
         yield "storage", "ok", what, ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from aggregator_server.errors import BackupError, StartError
 from aggregator_server.store.location import Location, is_database, note_moved, note_state
 from aggregator_server.store.opening import alone, open_tables
-from aggregator_server.store.postgres import Postgres
+from aggregator_server.store.postgres.database import Postgres
 from aggregator_server.upkeep.backup import require_folder, restore, unpack, write_copy
 from aggregator_server.upkeep.copying import take_elsewhere
 from fleet_protocol.ground.atomic_files import make_folder

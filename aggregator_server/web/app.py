@@ -16,8 +16,7 @@ from aggregator_server.rounds.computation import Computation
 from aggregator_server.rounds.queries import write_seen
 from aggregator_server.rounds.scheduler import Notifier, RoundScheduler
 from aggregator_server.security import Tokens
-from aggregator_server.store.servers import Kind
-from aggregator_server.store.store import Store
+from aggregator_server.store.store import Kind, Store
 from aggregator_server.web import http_errors
 from aggregator_server.web.dashboard import classes as class_pages
 from aggregator_server.web.dashboard import fleet, invitations, open_pages, overview

@@ -22,15 +22,15 @@ from aggregator_server.rounds.queries import is_open, no_such_round, state_of
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import (
-    BlobRow,
-    DeviceRow,
-    ModelRow,
-    ParticipantRow,
-    PrivatePartRow,
-    PrivateRoundRow,
-    ReputationRow,
+    BLOBS,
+    DEVICES,
+    MODELS,
+    PARTICIPANTS,
+    PARTS,
+    REPUTATIONS,
+    ROUNDS,
+    STAGES,
     RoundRow,
-    table_of,
 )
 from aggregator_server.strategies.registry import strategy
 from aggregator_server.strategies.strategy import PrivateWay, Strategy
@@ -39,50 +39,47 @@ from fleet_protocol.errors import ProtocolError
 from fleet_protocol.messages.rest import Receipt, Update, parse
 from fleet_protocol.numbers.tensors import view
 
-_ROUNDS, _PARTICIPANTS, _MODELS = table_of(RoundRow), table_of(ParticipantRow), table_of(ModelRow)
-_BLOBS, _DEVICES, _REPUTATIONS = table_of(BlobRow), table_of(DeviceRow), table_of(ReputationRow)
-_STAGES, _PARTS = table_of(PrivateRoundRow), table_of(PrivatePartRow)
 _ROUND_AND_PARTICIPANT = (
     select(
-        _ROUNDS.c.round_id,
-        _ROUNDS.c.state,
-        _ROUNDS.c.reason,
-        _ROUNDS.c.deadline_at,
-        _ROUNDS.c.strategy,
-        _MODELS.c.sha256.label("model"),
-        _PARTICIPANTS.c.device_id,
-        _PARTICIPANTS.c.upload,
-        _REPUTATIONS.c.quarantined_at,
-        _STAGES.c.stage,
-        _PARTS.c.shares.is_not(None).label("has_shares"),
-        _PARTS.c.dropped,
+        ROUNDS.c.round_id,
+        ROUNDS.c.state,
+        ROUNDS.c.reason,
+        ROUNDS.c.deadline_at,
+        ROUNDS.c.strategy,
+        MODELS.c.sha256.label("model"),
+        PARTICIPANTS.c.device_id,
+        PARTICIPANTS.c.upload,
+        REPUTATIONS.c.quarantined_at,
+        STAGES.c.stage,
+        PARTS.c.shares.is_not(None).label("has_shares"),
+        PARTS.c.dropped,
     )
     .select_from(
-        _ROUNDS.outerjoin(
-            _PARTICIPANTS,
-            and_(_PARTICIPANTS.c.round_id == _ROUNDS.c.round_id, _PARTICIPANTS.c.device_id == bindparam("device_id")),
+        ROUNDS.outerjoin(
+            PARTICIPANTS,
+            and_(PARTICIPANTS.c.round_id == ROUNDS.c.round_id, PARTICIPANTS.c.device_id == bindparam("device_id")),
         )
-        .outerjoin(_MODELS, _MODELS.c.version == _ROUNDS.c.model_version)
-        .outerjoin(_STAGES, _STAGES.c.round_id == _ROUNDS.c.round_id)
-        .outerjoin(_PARTS, and_(_PARTS.c.round_id == _ROUNDS.c.round_id, _PARTS.c.device_id == bindparam("device_id")))
-        .outerjoin(_REPUTATIONS, _REPUTATIONS.c.device_id == bindparam("device_id"))
+        .outerjoin(MODELS, MODELS.c.version == ROUNDS.c.model_version)
+        .outerjoin(STAGES, STAGES.c.round_id == ROUNDS.c.round_id)
+        .outerjoin(PARTS, and_(PARTS.c.round_id == ROUNDS.c.round_id, PARTS.c.device_id == bindparam("device_id")))
+        .outerjoin(REPUTATIONS, REPUTATIONS.c.device_id == bindparam("device_id"))
     )
-    .where(_ROUNDS.c.round_id == bindparam("round_id"))
+    .where(ROUNDS.c.round_id == bindparam("round_id"))
 )
-_NOTE_BLOB = insert(_BLOBS).from_select(
+_NOTE_BLOB = insert(BLOBS).from_select(
     ["sha256", "kind"],
-    select(bindparam("sha256"), literal("update")).where(~exists().where(_BLOBS.c.sha256 == bindparam("sha256"))),
+    select(bindparam("sha256"), literal("update")).where(~exists().where(BLOBS.c.sha256 == bindparam("sha256"))),
 )
 _NOTE_UPLOAD = (
-    update(_PARTICIPANTS)
-    .where(_PARTICIPANTS.c.round_id == bindparam("of_round"), _PARTICIPANTS.c.device_id == bindparam("of_device"))
+    update(PARTICIPANTS)
+    .where(PARTICIPANTS.c.round_id == bindparam("of_round"), PARTICIPANTS.c.device_id == bindparam("of_device"))
     .values({name: bindparam(name) for name in ("upload", "uploaded_at", "clips", "metrics")})
 )
 _NOTE_CLIPS = (
-    update(_DEVICES)
-    .where(_DEVICES.c.device_id == bindparam("of_device"))
+    update(DEVICES)
+    .where(DEVICES.c.device_id == bindparam("of_device"))
     .values(
-        clips=case((bindparam("reported") > 0, bindparam("reported")), else_=_DEVICES.c.clips),
+        clips=case((bindparam("reported") > 0, bindparam("reported")), else_=DEVICES.c.clips),
         label_entropy=bindparam("entropy"),
     )
 )

@@ -20,79 +20,74 @@ from aggregator_server.rounds.private.groups import private_work
 from aggregator_server.rounds.queries import OPEN_ROUND, is_done, newest_of_fleet, no_such_round, state_of
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import (
-    AssignmentRow,
-    ClassRow,
-    DeviceRow,
+    ASSIGNMENTS,
+    CLASSES,
+    DEVICES,
+    LEARNED,
+    PARTICIPANTS,
+    REPUTATIONS,
+    ROUNDS,
+    STAGES,
     LearnedRow,
-    ParticipantRow,
-    PrivateRoundRow,
-    ReputationRow,
     RoundRow,
-    table_of,
 )
 from fleet_protocol.messages.rest import ClassAssignment, Learned, MergedClass, Work, WorkKind
 
-_DEVICES, _REPUTATIONS = table_of(DeviceRow), table_of(ReputationRow)
-_LEARNED, _PARTICIPANTS = table_of(LearnedRow), table_of(ParticipantRow)
-_STAGES = table_of(PrivateRoundRow)
-_NEWEST, _OPEN = table_of(RoundRow).alias("newest"), table_of(RoundRow).alias("present")
+_NEWEST, _OPEN = ROUNDS.alias("newest"), ROUNDS.alias("present")
 # What decides whether a device has work, in one statement: a fleet that wakes asks it all at once, most of it in vain.
 _PLACE = (
     select(
-        *(_DEVICES.c[name] for name in STANDING),
-        _REPUTATIONS.c.quarantined_at,
+        *(DEVICES.c[name] for name in STANDING),
+        REPUTATIONS.c.quarantined_at,
         _NEWEST.c.round_id.label("newest_round"),
         cast(_NEWEST.c.plan, Text).label("plan"),
         _NEWEST.c.groups.is_not(None).label("has_groups"),
-        _LEARNED.c.personalised,
+        LEARNED.c.personalised,
         _OPEN.c.round_id.label("open_round"),
         _OPEN.c.deadline_at,
-        _PARTICIPANTS.c.device_id.is_not(None).label("takes_part"),
-        _PARTICIPANTS.c.upload.is_not(None).label("has_uploaded"),
-        _STAGES.c.stage,
+        PARTICIPANTS.c.device_id.is_not(None).label("takes_part"),
+        PARTICIPANTS.c.upload.is_not(None).label("has_uploaded"),
+        STAGES.c.stage,
     )
     .select_from(
-        _DEVICES.outerjoin(_REPUTATIONS, _REPUTATIONS.c.device_id == _DEVICES.c.device_id)
+        DEVICES.outerjoin(REPUTATIONS, REPUTATIONS.c.device_id == DEVICES.c.device_id)
         .outerjoin(_NEWEST, _NEWEST.c.round_id == newest_of_fleet())
-        .outerjoin(
-            _LEARNED, and_(_LEARNED.c.round_id == _NEWEST.c.round_id, _LEARNED.c.device_id == _DEVICES.c.device_id)
-        )
+        .outerjoin(LEARNED, and_(LEARNED.c.round_id == _NEWEST.c.round_id, LEARNED.c.device_id == DEVICES.c.device_id))
         .outerjoin(_OPEN, _OPEN.c.round_id == OPEN_ROUND.scalar_subquery())
         .outerjoin(
-            _PARTICIPANTS,
-            and_(_PARTICIPANTS.c.round_id == _OPEN.c.round_id, _PARTICIPANTS.c.device_id == _DEVICES.c.device_id),
+            PARTICIPANTS,
+            and_(PARTICIPANTS.c.round_id == _OPEN.c.round_id, PARTICIPANTS.c.device_id == DEVICES.c.device_id),
         )
-        .outerjoin(_STAGES, _STAGES.c.round_id == _OPEN.c.round_id)
+        .outerjoin(STAGES, STAGES.c.round_id == _OPEN.c.round_id)
     )
-    .where(_DEVICES.c.device_id == bindparam("of_device"))
+    .where(DEVICES.c.device_id == bindparam("of_device"))
 )
-_ASSIGNMENTS, _CLASSES, _ROUNDS = table_of(AssignmentRow), table_of(ClassRow), table_of(RoundRow)
 _REPORT = (
-    select(_ROUNDS.c.state, _ROUNDS.c.reason, _LEARNED.c.personalised)
+    select(ROUNDS.c.state, ROUNDS.c.reason, LEARNED.c.personalised)
     .select_from(
-        _ROUNDS.outerjoin(
-            _LEARNED, and_(_LEARNED.c.round_id == _ROUNDS.c.round_id, _LEARNED.c.device_id == bindparam("of_device"))
+        ROUNDS.outerjoin(
+            LEARNED, and_(LEARNED.c.round_id == ROUNDS.c.round_id, LEARNED.c.device_id == bindparam("of_device"))
         )
     )
-    .where(_ROUNDS.c.round_id == bindparam("of_round"))
+    .where(ROUNDS.c.round_id == bindparam("of_round"))
 )
 _REPORTED: dict[str, Any] = {name: bindparam(name) for name in ("personalised", "kept_own", "metrics")}
-_NOTE = insert(_LEARNED).values({"round_id": bindparam("of_round"), "device_id": bindparam("of_device"), **_REPORTED})
+_NOTE = insert(LEARNED).values({"round_id": bindparam("of_round"), "device_id": bindparam("of_device"), **_REPORTED})
 _NOTE_AGAIN = (
-    update(_LEARNED)
-    .where(_LEARNED.c.round_id == bindparam("of_round"), _LEARNED.c.device_id == bindparam("of_device"))
+    update(LEARNED)
+    .where(LEARNED.c.round_id == bindparam("of_round"), LEARNED.c.device_id == bindparam("of_device"))
     .values(_REPORTED)
 )
 _REACHED = (
-    update(_ASSIGNMENTS)
-    .where(_ASSIGNMENTS.c.device_id == bindparam("of_device"), _ASSIGNMENTS.c.round_id <= bindparam("of_round"))
+    update(ASSIGNMENTS)
+    .where(ASSIGNMENTS.c.device_id == bindparam("of_device"), ASSIGNMENTS.c.round_id <= bindparam("of_round"))
     .values(acknowledged=True)
 )
 _PENDING = (
-    select(_ASSIGNMENTS.c.slot, _ASSIGNMENTS.c.class_id)
-    .join(_CLASSES, _CLASSES.c.class_id == _ASSIGNMENTS.c.class_id)
-    .where(_ASSIGNMENTS.c.device_id == bindparam("of_device"), _ASSIGNMENTS.c.acknowledged.is_(False))
-    .order_by(_ASSIGNMENTS.c.slot)
+    select(ASSIGNMENTS.c.slot, ASSIGNMENTS.c.class_id)
+    .join(CLASSES, CLASSES.c.class_id == ASSIGNMENTS.c.class_id)
+    .where(ASSIGNMENTS.c.device_id == bindparam("of_device"), ASSIGNMENTS.c.acknowledged.is_(False))
+    .order_by(ASSIGNMENTS.c.slot)
 )
 
 

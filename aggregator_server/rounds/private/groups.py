@@ -10,32 +10,28 @@ from sqlalchemy.orm import Session
 from aggregator_server.aggregation.contract import PrivateGroup
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.rounds.plan import parsed_plan
-from aggregator_server.store.tables import ParticipantRow, PrivatePartRow, PrivateRoundRow, RoundRow, table_of
+from aggregator_server.store.tables import PARTICIPANTS, PARTS, PrivatePartRow, PrivateRoundRow, RoundRow
 from fleet_protocol.messages.private_rounds import Member, PrivateStage, PrivateWork, RevealedShares
 from fleet_protocol.messages.rest import Work
 from fleet_protocol.secure_sums.roster import Roster, context_digest
 
-_PARTS, _PARTICIPANTS = table_of(PrivatePartRow), table_of(ParticipantRow)
 _DEALT = (
-    select(_PARTS, _PARTICIPANTS.c.upload.is_not(None).label("has_uploaded"))
-    .join(
-        _PARTICIPANTS,
-        (_PARTICIPANTS.c.round_id == _PARTS.c.round_id) & (_PARTICIPANTS.c.device_id == _PARTS.c.device_id),
-    )
-    .order_by(_PARTS.c.group_index, _PARTS.c.place)
+    select(PARTS, PARTICIPANTS.c.upload.is_not(None).label("has_uploaded"))
+    .join(PARTICIPANTS, (PARTICIPANTS.c.round_id == PARTS.c.round_id) & (PARTICIPANTS.c.device_id == PARTS.c.device_id))
+    .order_by(PARTS.c.group_index, PARTS.c.place)
 )
 
 
 def read_group(session: Session, round_id: int, index: int) -> PrivateGroup:
     """Return a group that there is."""
-    found = session.execute(_DEALT.where(_PARTS.c.round_id == round_id, _PARTS.c.group_index == index)).all()
+    found = session.execute(_DEALT.where(PARTS.c.round_id == round_id, PARTS.c.group_index == index)).all()
     return _group(index, found, _dropped(session, round_id))
 
 
 def read_groups(session: Session, round_id: int) -> tuple[PrivateGroup, ...]:
     """Return all groups of a round; none before the deal and in a round that is not private."""
     by_index: dict[int, list[Any]] = defaultdict(list)
-    for row in session.execute(_DEALT.where(_PARTS.c.round_id == round_id, _PARTS.c.group_index.is_not(None))):
+    for row in session.execute(_DEALT.where(PARTS.c.round_id == round_id, PARTS.c.group_index.is_not(None))):
         by_index[row.group_index].append(row)
     dropped = _dropped(session, round_id)
     return tuple(_group(index, rows, dropped) for index, rows in by_index.items())

@@ -20,12 +20,13 @@ from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.private.groups import read_groups, roster_of
 from aggregator_server.schemas import PrivateGroupInfo, PrivateInfo
 from aggregator_server.store.tables import (
+    DEVICES,
+    PARTICIPANTS,
+    PARTS,
     DeviceRow,
-    ParticipantRow,
     PrivatePartRow,
     PrivateRoundRow,
     RoundRow,
-    table_of,
 )
 from fleet_protocol.messages.private_rounds import PrivateStage
 from fleet_protocol.messages.rest import RoundPlan
@@ -36,41 +37,40 @@ _NEXT: dict[PrivateStage, PrivateStage] = {"keys": "shares", "shares": "contribu
 LAST: PrivateStage = "unmask"
 _SHARE_OF_TIME: dict[PrivateStage, float] = {"keys": 1 / 4, "shares": 1 / 2, "contribute": 7 / 8, "unmask": 1.0}
 _OWN_KEYS = ("signing_key", "mask_key", "share_key")
-_DEVICES, _PARTICIPANTS, _PARTS = table_of(DeviceRow), table_of(ParticipantRow), table_of(PrivatePartRow)
 _SEAT = (
-    update(_PARTS)
-    .where(_PARTS.c.round_id == bindparam("of_round"), _PARTS.c.device_id == bindparam("of_device"))
+    update(PARTS)
+    .where(PARTS.c.round_id == bindparam("of_round"), PARTS.c.device_id == bindparam("of_device"))
     .values(group_index=bindparam("index"), place=bindparam("at_place"))
 )
 
 _TAKING_PART = (
-    _PARTICIPANTS.outerjoin(
-        _PARTS, (_PARTS.c.round_id == _PARTICIPANTS.c.round_id) & (_PARTS.c.device_id == _PARTICIPANTS.c.device_id)
+    PARTICIPANTS.outerjoin(
+        PARTS, (PARTS.c.round_id == PARTICIPANTS.c.round_id) & (PARTS.c.device_id == PARTICIPANTS.c.device_id)
     )
-).join(_DEVICES, _DEVICES.c.device_id == _PARTICIPANTS.c.device_id)
-_STANDS = _PARTS.c.group_index.is_not(None) & _PARTS.c.dropped.is_(False)
+).join(DEVICES, DEVICES.c.device_id == PARTICIPANTS.c.device_id)
+_STANDS = PARTS.c.group_index.is_not(None) & PARTS.c.dropped.is_(False)
 
 
 def _asks(condition: ColumnElement[bool]) -> Select[tuple[bool]]:
     """Return a query that tells whether a device of the round that may take part meets a condition."""
-    may = _DEVICES.c.revoked_at.is_(None) & _DEVICES.c.device_id.not_in(QUARANTINED)
-    of_round = _PARTICIPANTS.c.round_id == bindparam("of_round")
+    may = DEVICES.c.revoked_at.is_(None) & DEVICES.c.device_id.not_in(QUARANTINED)
+    of_round = PARTICIPANTS.c.round_id == bindparam("of_round")
     return select(exists().select_from(_TAKING_PART).where(of_round, may, condition))
 
 
 _MISSING: dict[PrivateStage, Select[tuple[bool]]] = {
-    "keys": _asks(_PARTS.c.device_id.is_(None)),
-    "shares": _asks(_STANDS & _PARTS.c.shares.is_(None)),
-    "contribute": _asks(_STANDS & _PARTS.c.shares.is_not(None) & _PARTICIPANTS.c.upload.is_(None)),
-    "unmask": _asks(_STANDS & _PARTICIPANTS.c.upload.is_not(None) & _PARTS.c.revealed.is_(None)),
+    "keys": _asks(PARTS.c.device_id.is_(None)),
+    "shares": _asks(_STANDS & PARTS.c.shares.is_(None)),
+    "contribute": _asks(_STANDS & PARTS.c.shares.is_not(None) & PARTICIPANTS.c.upload.is_(None)),
+    "unmask": _asks(_STANDS & PARTICIPANTS.c.upload.is_not(None) & PARTS.c.revealed.is_(None)),
 }
 
 
 _ANSWERS: dict[PrivateStage, ColumnElement[bool]] = {
-    "keys": _PARTS.c.device_id.is_not(None),
-    "shares": _PARTS.c.shares.is_not(None),
-    "contribute": _PARTICIPANTS.c.upload.is_not(None),
-    "unmask": _PARTS.c.revealed.is_not(None),
+    "keys": PARTS.c.device_id.is_not(None),
+    "shares": PARTS.c.shares.is_not(None),
+    "contribute": PARTICIPANTS.c.upload.is_not(None),
+    "unmask": PARTS.c.revealed.is_not(None),
 }
 
 
@@ -167,7 +167,7 @@ def _lacks_holders(roster: Roster, group: PrivateGroup, present: Collection[str]
 def _count_answers(session: Session, round_id: int, stage: PrivateStage) -> int:
     """Return how many devices have answered in a stage."""
     counted = select(func.count()).select_from(_TAKING_PART)
-    return session.scalar(counted.where(_PARTICIPANTS.c.round_id == round_id, _ANSWERS[stage])) or 0
+    return session.scalar(counted.where(PARTICIPANTS.c.round_id == round_id, _ANSWERS[stage])) or 0
 
 
 def lacks_answers(session: Session, round_id: int, stage: PrivateStage) -> bool:

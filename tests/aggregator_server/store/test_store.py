@@ -257,3 +257,15 @@ def test_an_address_of_a_store_with_a_key_in_it_is_refused_and_nothing_that_is_s
             assert "ret" not in str(refused.value)
     said = _first_line(ValueError("error sending request for url (http://key:sec/ret@127.0.0.1:9/b?X-Sig=1): refused"))
     assert said == "error sending request for url (http://127.0.0.1:9/b refused"
+
+
+def test_blobs_are_listed_although_some_are_removed_meanwhile(tmp_path):
+    blobs = BlobFolder(tmp_path)
+    one, other, third = (digest * 64 for digest in "abc")
+    for digest in (one, other, third):
+        blobs.path(digest).write_bytes(b"content")
+    blobs.path(second := one[:-1] + "b").write_bytes(b"content")
+    listed = blobs.entries()
+    assert next(listed).sha256 == one
+    blobs.remove(second)  # by another thread, or another server
+    assert [entry.sha256 for entry in listed] == [other, third]

@@ -1,7 +1,9 @@
 """What ``auricle-aggregator doctor`` says of a server and its fleet."""
 
+import stat
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +67,14 @@ def test_json_and_a_folder_that_is_none(fleet, tmp_path):
     failed(command("doctor", "--data", tmp_path / "typo"), "no data folder")
     with pytest.raises(StartError):
         examine(tmp_path / "typo", time.time())
+
+
+def test_a_file_that_a_running_server_removes_meanwhile_does_not_end_the_examination(fleet, tmp_path, monkeypatch):
+    gone = tmp_path / "data" / "blobs" / "gone"
+    rglob = Path.rglob
+    monkeypatch.setattr(Path, "rglob", lambda folder, pattern: [*rglob(folder, pattern), gone])
+    monkeypatch.setattr(Path, "is_file", lambda path: path == gone or stat.S_ISREG(path.stat().st_mode))
+    assert by_subject(examine(fleet.store.location, 0.0))["storage"].state == "ok"
 
 
 def test_what_answers_at_a_copys_address_is_not_taken_for_its_own_server(start_aggregator, tmp_path):

@@ -15,16 +15,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import BigInteger, Column, Connection, DateTime, Integer, MetaData, String, Table, insert
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import LeaseLostError
-
-Kind = Literal["work", "round"]
-"""What another server is told: that devices may have work, or that the open round may be due."""
+from aggregator_server.store.store import Kind
 
 LOCKS = 0x41555249  # advisory locks have two numbers, this one and that of what is locked
 WRITER = 1

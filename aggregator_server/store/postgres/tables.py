@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import StartError
 from aggregator_server.store import migrations
 from aggregator_server.store.identity import Identity
-from aggregator_server.store.servers import LOCKS, make_lease
+from aggregator_server.store.postgres.servers import LOCKS, make_lease
 from aggregator_server.store.tables import Base
 
 # Beside the tables of every fleet: its number, and where it was moved to.

@@ -20,14 +20,14 @@ from sqlalchemy.orm import Mapper, Session, object_session
 from aggregator_server.errors import RefusedError, StartError, StateAwayError
 from aggregator_server.store import migrations
 from aggregator_server.store.database import CONNECTIONS, Database, Durability
-from aggregator_server.store.deadlines import Deadlines, bound
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.location import show_database
-from aggregator_server.store.postgres_tables import FLEET, REFUSED, SERVER, Fill, prepare
-from aggregator_server.store.servers import LOCKS, WRITER, name_of, require_lease, said
+from aggregator_server.store.postgres.deadlines import Deadlines, bound
+from aggregator_server.store.postgres.servers import LOCKS, WRITER, name_of, require_lease, said
+from aggregator_server.store.postgres.tables import FLEET, REFUSED, SERVER, Fill, prepare
 from aggregator_server.store.tables import Base
 
-_TABLES = 0  # what an advisory lock locks, besides those of servers.py and postgres_tables.py
+_TABLES = 0  # what an advisory lock locks, besides those of servers.py and tables.py
 _STATEMENT_S, _LOCK_WAIT_S, _POOL_S, _ABANDONED_S = 60, 30, 10, 60
 # In which a transaction that writes must say something: a server that was paused in one keeps others from writing.
 _WRITER_S = 15

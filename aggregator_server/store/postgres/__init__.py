@@ -1,0 +1,1 @@
+"""A fleet's tables in PostgreSQL, and the servers that share them."""
