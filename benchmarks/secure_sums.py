@@ -37,12 +37,10 @@ from fleet_protocol.errors import SecureSumError
 from fleet_protocol.messages.private_rounds import Member, PrivateWork, RevealedShares
 from fleet_protocol.numbers.arrays import Floats
 from fleet_protocol.numbers.fixed_point import FixedPoint
-from fleet_protocol.secure_sums.masking import Words
+from fleet_protocol.secure_sums.masking import Words, unmasked
 from fleet_protocol.secure_sums.primitives import signing_public_key
-from fleet_protocol.secure_sums.roster import Roster, largest_group
+from fleet_protocol.secure_sums.roster import Roster, largest_group, require_signed
 from fleet_protocol.secure_sums.round_secret import RoundSecret
-from fleet_protocol.secure_sums.signing import require_signed
-from fleet_protocol.secure_sums.unmasking import unmasked
 
 _HOLDERS, _THRESHOLD, _RANGE = 21, 2 / 3, 8.0
 

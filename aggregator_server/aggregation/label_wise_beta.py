@@ -39,20 +39,13 @@ class DeviceScores:
 
 @dataclass(frozen=True)
 class LabelWise:
-    """The new consensus, and how it was computed.
+    """The new consensus, and how it was computed."""
 
-    Attributes:
-        scores: Scores of the fleet, float32 [samples, classes].
-        accuracies: Every device's accuracy on the public set, 0 to 1.
-        betas: Weight of each owner of a column, for every column that somebody uploaded; empty beyond ``DETAILED``
-            devices.
-        plain_mean: Columns whose weights summed to 0, so that the plain mean was taken.
-    """
-
-    scores: Floats
-    accuracies: dict[str, float]
+    scores: Floats  # Scores of the fleet, float32 [samples, classes]
+    accuracies: dict[str, float]  # Every device's accuracy on the public set, 0 to 1
+    # Weight of each owner of a column, for every column that somebody uploaded; empty beyond ``DETAILED`` devices
     betas: dict[int, dict[str, float]]
-    plain_mean: tuple[int, ...]
+    plain_mean: tuple[int, ...]  # Columns whose weights summed to 0, so that the plain mean was taken
 
 
 def alpha_update(own: Floats, consensus: Floats, clips: float) -> Floats:

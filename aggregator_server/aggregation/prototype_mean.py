@@ -42,9 +42,7 @@ _SMOOTHING, _STANDS = 1e-6, 1e-9
 def geometric_shares(points: Doubles, weights: Doubles) -> Doubles:
     """Return the share of every point in the weighted geometric median, float64 [n], with sum 1.
 
-    Args:
-        points: float64 [n, numbers], at least one.
-        weights: float64 [n], all above 0.
+    ``points``: float64 [n, numbers], at least one. ``weights``: float64 [n], all above 0.
     """
     shares: Doubles = weights / weights.sum()
     middle = np.median(points, axis=0)

@@ -28,18 +28,15 @@ Combined = tuple[Floats, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that combines what devices uploaded.
-
-    Attributes:
-        settings: Settings of its own. Every rule of weights also has those of the bounds in front and of the server
-            optimiser behind; one of its own by the same name replaces theirs.
-        combine: (uploads, float64 [devices] numbers of clips, values of the settings) -> the new weights, float32
-            [weights], and JSON-ready details for people. Pure: an interrupted round is computed again. None: it
-            combines what is no weights, and its strategy calls it.
-    """
+    """A rule that combines what devices uploaded."""
 
     name: str
+    # Settings of its own. Every rule of weights also has those of the bounds in front and of the server optimiser
+    # behind; one of its own by the same name replaces theirs
     settings: Settings
+    # (uploads, float64 [devices] numbers of clips, values of the settings) -> the new weights, float32 [weights], and
+    # JSON-ready details for people. Pure: an interrupted round is computed again. None: it combines what is no weights,
+    # and its strategy calls it
     combine: Callable[[Updates, Doubles, Values], Combined] | None = None
 
     @property

@@ -52,13 +52,7 @@ class Screened:
 
 
 def screen(updates: Updates, sizes: Doubles, start: Floats, threshold: float) -> Screened:
-    """Find the uploads that stand out.
-
-    Args:
-        sizes: float64 [devices]: n_k.
-        start: float32 [weights], theta: what the devices started from.
-        threshold: c, in medians of the devices' distances.
-    """
+    """Find the uploads that stand out, by n_k, float64 [devices], theta, float32 [weights], and c."""
     median = coordinate_median(updates)
     squares, against = layer_distances(updates, median), _against(updates, start, median)
     squares[ALL_LAYERS] = np.sum(list(squares.values()), axis=0)

@@ -85,22 +85,15 @@ class Layout:
 
 @dataclass(frozen=True)
 class Updates:
-    """What the devices uploaded.
+    """What the devices uploaded."""
 
-    Attributes:
-        layout: Meaning of the columns.
-        device_ids: Owners of the rows, ascending, so that no result depends on the order of uploads.
-        stored: Uploaded weights, float32 [devices * weights], finite, run after run; only norm clipping, before any
-            rule, changes them.
-        mapping: File of ``stored``; None where it is in memory.
-        start: Weights that the devices started from, float32 [weights]; None where nobody says it.
-    """
-
-    layout: Layout
-    device_ids: tuple[str, ...]
+    layout: Layout  # Meaning of the columns
+    device_ids: tuple[str, ...]  # Owners of the rows, ascending, so that no result depends on the order of uploads
+    # Uploaded weights, float32 [devices * weights], finite, run after run; only norm clipping, before any rule, changes
+    # them
     stored: Floats
-    mapping: mmap.mmap | None = None
-    start: Floats | None = None
+    mapping: mmap.mmap | None = None  # File of ``stored``; None where it is in memory
+    start: Floats | None = None  # Weights that the devices started from, float32 [weights]; None where nobody says it
 
     @classmethod
     def empty(cls, layout: Layout, device_ids: Sequence[str], scratch: Path | None = None) -> Updates:
@@ -254,11 +247,7 @@ def floor_of(share: float, count: int) -> int:
 
 
 def layer_distances(updates: Updates, centre: Floats) -> dict[str, Doubles]:
-    """Return every device's squared distance from a point, by layer: float64 [devices].
-
-    Args:
-        centre: float32 [weights].
-    """
+    """Return every device's squared distance from a point, float32 [weights], by layer: float64 [devices]."""
     squares = {layer: np.zeros(len(updates)) for layer in updates.layout.layer_columns}
 
     def measure(rows: slice) -> None:

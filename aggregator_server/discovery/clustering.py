@@ -36,23 +36,18 @@ _MAX_SHOWN = 64
 
 @dataclass(frozen=True)
 class ReportedClass:
-    """A new sound that a device met.
-
-    Attributes:
-        name: Name that the owner gave it; None where it is not shared. It helps to count, never to match.
-        impressions: Data impressions, float32 [n, frames, coefficients]; None where the features are an embedding.
-        profile: Scores of the public recordings for this sound, float32 [public samples]; None where the device sent
-            none.
-        prototype: Mean embedding of its clips, float32 [1, numbers]; None where the features are no embedding.
-        before: Mean embeddings of the windows before, float32 [states, 1, numbers]; None of a short sound.
-    """
+    """A new sound that a device met."""
 
     device_id: str
     slot: int
-    name: str | None
+    name: str | None  # Name that the owner gave it; None where it is not shared. It helps to count, never to match
+    # Data impressions, float32 [n, frames, coefficients]; None where the features are an embedding
     impressions: Floats | None = None
+    # Scores of the public recordings for this sound, float32 [public samples]; None where the device sent none
     profile: Floats | None = None
+    # Mean embedding of its clips, float32 [1, numbers]; None where the features are no embedding
     prototype: Floats | None = None
+    # Mean embeddings of the windows before, float32 [states, 1, numbers]; None of a short sound
     before: Floats | None = None
 
 
@@ -150,10 +145,8 @@ def cosine_distances(points: Doubles) -> Doubles:
 def silhouette(distances: Doubles, labels: Ints, alone: float | None = None) -> float:
     """Return the mean silhouette (Rousseeuw 1987), in -1..1; 0 for a single cluster.
 
-    Args:
-        distances: float64 [n, n].
-        labels: int64 [n].
-        alone: stands for the distance to the others of a cluster that has no others; None: such points count 0.
+    ``distances``: float64 [n, n]. ``labels``: int64 [n]. ``alone`` stands for the distance to the others of a cluster
+    that has no others; None: such points count 0.
     """
     numbers, sizes = np.unique(labels, return_counts=True)
     if len(numbers) < 2:

@@ -41,10 +41,8 @@ def changed_public_set(public_set: PublicSet, change: ClassChange) -> tuple[Publ
 def changed_consensus(scores: Floats, before: Sequence[str], change: ClassChange, kept: Ints) -> Floats:
     """Return the consensus after a change, float32 [rows kept, classes]; of merged classes the larger score.
 
-    Args:
-        scores: the consensus before, float32 [rows, classes].
-        before: the classes of its columns.
-        kept: the rows before that the rows are now, int64 [rows kept].
+    ``scores``: before, float32 [rows, classes]. ``before``: the classes of its columns. ``kept``: the rows before that
+    the rows are now, int64 [rows kept].
     """
     merged = [scores[kept][:, columns].max(axis=1) for columns in _columns(before, change)]
     changed: Floats = np.stack(merged, axis=1)
@@ -56,10 +54,7 @@ def changed_head(
 ) -> Arrays:
     """Return the shared model's weights after a change; the head's last axis counts the classes' slots.
 
-    Args:
-        initial: the bundle's own, for slots that are free afterwards.
-        before: the classes of its first slots.
-        change: Change of the classes; the head has a slot for each.
+    ``initial``: the bundle's own, for slots that are free afterwards. ``before``: the classes of the first slots.
     """
     changed = dict(weights)
     for name in head:

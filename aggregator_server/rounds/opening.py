@@ -35,8 +35,8 @@ from aggregator_server.store.tables import IS_ACTIVE, OPEN, PARTICIPANTS, Device
 from aggregator_server.strategies.registry import FleetKind, recommended
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
+from fleet_protocol.bundle.bundle_file import shipped_manifest
 from fleet_protocol.bundle.feature_settings import FeatureSettings
-from fleet_protocol.bundle.shipped_statistics import shipped_manifest
 from fleet_protocol.messages.private_rounds import PrivatePlan
 from fleet_protocol.messages.rest import RoundPlan
 from fleet_protocol.methods.personalisations import personalisations

@@ -1,6 +1,4 @@
-"""The result of a round: everything that a snapshot names is read from the store by one object, combined, and put on
-disk as blobs; then written as rows.
-"""
+"""The result of a round: what a snapshot names is read from the store, combined, put on disk, and written as rows."""
 
 import dataclasses
 import logging
@@ -58,107 +56,76 @@ class StoredResult:
 Compute = Callable[[BlobStore, RoundSnapshot], StoredResult | str]  # makes a round's result, or says why it has none
 
 
-class StoredRound:
-    """A round as the store has it: its plan with every setting filled in, its strategy, its inputs."""
+def _read_inputs(blobs: BlobStore, snapshot: RoundSnapshot, plan: RoundPlan, owner: str) -> RoundInputs:
+    """Load the inputs of a round; ``owner``: of the state that may be gone on from.
 
-    def __init__(self, blobs: BlobStore, snapshot: RoundSnapshot) -> None:
-        """Read nothing yet."""
-        self._blobs = blobs
-        self._snapshot = snapshot
-        self.plan = parse(RoundPlan, snapshot.plan)
-        self.strategy = strategy(snapshot.strategy)
-        rule = self.plan.aggregation
-        # Whose state the round keeps: other rules and server optimisers cannot go on from it.
-        self.state_owner = f"{rule.name} {rule.settings.get('server_optimiser', '')}"
+    Raises AggregationError: too few uploads are whole. BlobError: another blob is not.
+    """
+    contributions = _contributions(blobs, snapshot)
+    public_set = PublicSet.unpack(blobs.read(snapshot.public_set))
+    public_set = dataclasses.replace(public_set, classes=snapshot.classes)  # people may have renamed some
+    if snapshot.consensus is None:
+        consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
+    else:
+        consensus, _ = unpack_consensus(blobs.read(snapshot.consensus))
+    kept, document = ({}, {}) if snapshot.server_state is None else unpack(blobs.read(snapshot.server_state))
+    state: Arrays = kept if document.get("of") == owner else {}
+    model = None
+    if snapshot.model is not None:
+        bundle = unpack_bundle(blobs.read(snapshot.model), f"model {snapshot.model}")
+        weights = bundle.weights if snapshot.weights is None else unpack(blobs.read(snapshot.weights))[0]
+        model = SharedModel(bundle.manifest, weights, state)
+    return RoundInputs(
+        round_id=snapshot.round_id,
+        plan=plan,
+        public_set=public_set,
+        consensus=consensus,
+        contributions=contributions,
+        new_classes=snapshot.new_classes,
+        assigned={(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
+        model=model,
+        has_consensus=snapshot.consensus is not None,
+        prototypes=None if snapshot.prototypes is None else FleetPrototypes.unpack(blobs.read(snapshot.prototypes)),
+        state=state,
+        revoked=frozenset(snapshot.revoked),
+        class_terms=snapshot.class_terms,
+        private=snapshot.private,
+        scratch=blobs.folder,
+    )
 
-    def inputs(self) -> RoundInputs:
-        """Load the inputs. Raises AggregationError: too few uploads are whole. BlobError: another blob is not."""
-        snapshot, contributions, state = self._snapshot, self._contributions(), self._state()
-        public_set = PublicSet.unpack(self._blobs.read(snapshot.public_set))
-        public_set = dataclasses.replace(public_set, classes=snapshot.classes)  # people may have renamed some
-        if snapshot.consensus is None:
-            consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
+
+def _contributions(blobs: BlobStore, snapshot: RoundSnapshot) -> tuple[Contribution, ...]:
+    """Read the uploads that are neither missing nor damaged, some at a time; the documents stay in memory."""
+    uploads = snapshot.uploads
+    found: list[Contribution | BlobError] = [BlobError("not read yet")] * len(uploads)
+
+    def arrays_of(upload: str) -> Arrays:
+        return view(blobs.read(upload))[0]
+
+    def read(part: slice) -> None:
+        for place in range(part.start, part.stop):
+            upload = uploads[place][1]
+            try:
+                found[place] = Contribution(_as_update(view(blobs.read(upload))[1]), partial(arrays_of, upload))
+            except BlobError as error:
+                found[place] = error
+
+    if uploads:
+        in_blocks(read, len(uploads), _UPLOADS_OF_A_TASK)
+    contributions, damaged = [], []
+    for (device_id, _), contribution in zip(uploads, found, strict=True):
+        if isinstance(contribution, Contribution):
+            contributions.append(contribution)
         else:
-            consensus, _ = unpack_consensus(self._blobs.read(snapshot.consensus))
-        return RoundInputs(
-            round_id=snapshot.round_id,
-            plan=self.plan,
-            public_set=public_set,
-            consensus=consensus,
-            contributions=contributions,
-            new_classes=snapshot.new_classes,
-            assigned={(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
-            model=self._model(state),
-            has_consensus=snapshot.consensus is not None,
-            prototypes=self._prototypes(),
-            state=state,
-            revoked=frozenset(snapshot.revoked),
-            class_terms=snapshot.class_terms,
-            private=snapshot.private,
-            scratch=self._blobs.folder,
+            _log.error("round %d goes on without device %s: %s", snapshot.round_id, device_id, contribution)
+            damaged.append(device_id)
+    reason = why_missed(snapshot, len(contributions)) if contributions else "there are none"
+    if damaged and reason is not None:
+        raise AggregationError(
+            f"the uploads of {', '.join(damaged)} are damaged on this server's disk, and the others do not "
+            f"suffice: {reason}; open the round again"
         )
-
-    @property
-    def aggregate(self) -> Callable[[RoundInputs], RoundResult]:
-        """The strategy's way to combine the inputs."""
-        if self.plan.private is None:
-            return self.strategy.aggregate
-        assert self.strategy.private is not None  # or none would have been opened
-        return self.strategy.private.aggregate
-
-    def _contributions(self) -> tuple[Contribution, ...]:
-        """Read the uploads that are neither missing nor damaged, some at a time; the documents stay in memory."""
-        uploads = self._snapshot.uploads
-        found: list[Contribution | BlobError] = [BlobError("not read yet")] * len(uploads)
-
-        def read(part: slice) -> None:
-            for place in range(part.start, part.stop):
-                try:
-                    found[place] = self._contribution(uploads[place][1])
-                except BlobError as error:
-                    found[place] = error
-
-        if uploads:
-            in_blocks(read, len(uploads), _UPLOADS_OF_A_TASK)
-        contributions, damaged = [], []
-        for upload, contribution in zip(uploads, found, strict=True):
-            if isinstance(contribution, Contribution):
-                contributions.append(contribution)
-            else:
-                _log.error("round %d goes on without device %s: %s", self._snapshot.round_id, upload[0], contribution)
-                damaged.append(upload[0])
-        reason = why_missed(self._snapshot, len(contributions)) if contributions else "there are none"
-        if damaged and reason is not None:
-            raise AggregationError(
-                f"the uploads of {', '.join(damaged)} are damaged on this server's disk, and the others do not "
-                f"suffice: {reason}; open the round again"
-            )
-        return tuple(contributions)
-
-    def _contribution(self, upload: str) -> Contribution:
-        return Contribution(_as_update(view(self._blobs.read(upload))[1]), partial(self._read_arrays, upload))
-
-    def _read_arrays(self, upload: str) -> Arrays:
-        return view(self._blobs.read(upload))[0]
-
-    def _model(self, state: Arrays) -> SharedModel | None:
-        model, weights = self._snapshot.model, self._snapshot.weights
-        if model is None:
-            return None
-        bundle = unpack_bundle(self._blobs.read(model), f"model {model}")
-        return SharedModel(
-            bundle.manifest, bundle.weights if weights is None else unpack(self._blobs.read(weights))[0], state
-        )
-
-    def _prototypes(self) -> FleetPrototypes | None:
-        blob = self._snapshot.prototypes
-        return None if blob is None else FleetPrototypes.unpack(self._blobs.read(blob))
-
-    def _state(self) -> Arrays:
-        if self._snapshot.server_state is None:
-            return {}
-        kept, document = unpack(self._blobs.read(self._snapshot.server_state))
-        return kept if document["of"] == self.state_owner else {}
+    return tuple(contributions)
 
 
 def _as_update(document: dict[str, Any]) -> Update:
@@ -182,9 +149,13 @@ def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
     An upload that is missing or damaged counts as one that was never sent; the round's details name its device. Raises
     AggregationError: the uploads cannot be combined, or too few are whole. BlobError: another blob is not.
     """
-    stored = StoredRound(blobs, snapshot)
-    inputs = stored.inputs()
-    result = stored.aggregate(inputs)
+    plan, how = parse(RoundPlan, snapshot.plan), strategy(snapshot.strategy)
+    way = how if plan.private is None else how.private
+    assert way is not None  # or none would have been opened
+    # Other rules and server optimisers cannot go on from a state.
+    owner = f"{plan.aggregation.name} {plan.aggregation.settings.get('server_optimiser', '')}"
+    inputs = _read_inputs(blobs, snapshot, plan, owner)
+    result = way.aggregate(inputs)
     whole = {contribution.update.device_id for contribution in inputs.contributions}
     result.details["damaged"] = sorted({device_id for device_id, _ in snapshot.uploads} - whole)
     grown = len(result.public_set.classes) > len(snapshot.classes)
@@ -200,8 +171,8 @@ def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
     if result.prototypes is not None:
         stored_as["prototypes"] = blobs.put(result.prototypes.pack())
     if result.state:
-        stored_as["server_state"] = blobs.put(pack(result.state, {"of": stored.state_owner}))
-    limit = SUSPICION if stored.plan.private is None else SUSPICION_IN_GROUPS
+        stored_as["server_state"] = blobs.put(pack(result.state, {"of": owner}))
+    limit = SUSPICION if plan.private is None else SUSPICION_IN_GROUPS
     return StoredResult(result=result, blobs=stored_as, grown=grown, suspicion=limit)
 
 

@@ -25,17 +25,11 @@ FRACTION = Setting(0.2, "share of the devices that take part, at least one", 0.0
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A device that could take part.
+    """A device that could take part."""
 
-    Attributes:
-        device_id: Identifier; the order in which devices are given never matters.
-        clips: D_k, data size as last reported; 0: not reported.
-        unseen_s: Seconds since the device was last heard of.
-    """
-
-    device_id: str
-    clips: int = 0
-    unseen_s: float = 0.0
+    device_id: str  # Identifier; the order in which devices are given never matters
+    clips: int = 0  # D_k, data size as last reported; 0: not reported
+    unseen_s: float = 0.0  # Seconds since the device was last heard of
 
 
 @dataclass(frozen=True)
@@ -59,33 +53,24 @@ class Columns:
 
 @dataclass(frozen=True)
 class History:
-    """The finished rounds before this one.
+    """The finished rounds before this one."""
 
-    Attributes:
-        rounds: Number r of these rounds.
-        losses: Training losses, oldest first; rounds whose devices reported none are left out.
-    """
-
-    rounds: int = 0
-    losses: tuple[float, ...] = ()
+    rounds: int = 0  # Number r of these rounds
+    losses: tuple[float, ...] = ()  # Training losses, oldest first; rounds whose devices reported none are left out
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A way to select a round's devices.
-
-    Attributes:
-        settings: Settings that a plan can give it. ``seen_within_s`` and ``fraction`` (the share of the devices that
-            take part; 1 without it) are handled for every selection that has them.
-        probabilities: (float64 [devices] data sizes D_k, all above 0; the rounds so far; values of the settings) ->
-            P_k, float64 [devices], above 0, of any sum. Pure: the same inputs give the same devices.
-        about: Who takes part, in plain words, for people who choose.
-    """
+    """A way to select a round's devices."""
 
     name: str
+    # Settings that a plan can give it. ``seen_within_s`` and ``fraction`` (the share of the devices that take part; 1
+    # without it) are handled for every selection that has them
     settings: Settings
+    # (float64 [devices] data sizes D_k, all above 0; the rounds so far; values of the settings) -> P_k, float64
+    # [devices], above 0, of any sum. Pure: the same inputs give the same devices
     probabilities: Callable[[Doubles, History, Mapping[str, Value]], Doubles]
-    about: str = ""
+    about: str = ""  # Who takes part, in plain words, for people who choose
 
 
 def selections() -> Registry[Selection]:
@@ -101,12 +86,8 @@ def select(
 ) -> tuple[str, ...]:
     """Draw a round's devices without replacement, each next one by the probabilities of those that are left.
 
-    Args:
-        choice: the plan's selection, with every setting.
-        seed: the plan's and the round's number: the same ones draw the same devices.
-
-    Returns:
-        Identifiers in alphabetical order; none where no candidate was heard of lately.
+    ``choice``: the plan's selection, with every setting. ``seed``: the plan's and the round's number: the same ones
+    draw the same devices. Returns identifiers in alphabetical order; none where no candidate was heard of lately.
     """
     columns = candidates if isinstance(candidates, Columns) else Columns.of(candidates)
     here = are_there(columns, choice)
@@ -133,12 +114,9 @@ def selected_count(choice: Choice, present: int) -> int:
 
 
 def data_sizes(reported: Doubles) -> Doubles:
-    """Return D_k, float64 [devices], above 0; of devices that reported none, the median of the others (or 1).
+    """Return D_k, float64 [devices], above 0; of devices that reported none (0), the median of the others (or 1).
 
     No device has more than ten times the median, whatever it reported: none can have itself drawn in every round.
-
-    Args:
-        reported: numbers of clips, float64 [devices]; 0: not reported.
     """
     known = reported[reported > 0]
     return capped_sizes(np.where(reported > 0, reported, np.median(known) if len(known) else 1.0), SELECTION_CAP)

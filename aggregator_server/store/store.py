@@ -77,13 +77,7 @@ class Store(Tables):
     def __init__(
         self, location: Location, lock: io.FileIO, instance: str, blobs: BlobStore, database: Database
     ) -> None:
-        """Take what was opened.
-
-        Args:
-            location: where it is.
-            lock: of the data folder, as long as it is open.
-            instance: what this process is known by.
-        """
+        """Take what was opened; ``lock`` is the data folder's, ``instance`` what this process is known by."""
         super().__init__(database)
         self.location, self.folder, self.instance, self.blobs = location, location.data, instance, blobs
         self.devices_needed = DEVICES_NEEDED  # to have sent a class before others listen for it

@@ -14,9 +14,8 @@ from fleet_protocol.numbers.arrays import Array, Doubles
 from fleet_protocol.numbers.tensors import Arrays
 from fleet_protocol.secure_sums.bounded_sums import COUNT, STANDS_OUT, NoisySums
 from fleet_protocol.secure_sums.class_sums import MASKED, ClassSums
-from fleet_protocol.secure_sums.masking import Words
+from fleet_protocol.secure_sums.masking import Words, unmasked
 from fleet_protocol.secure_sums.roster import Roster, context_digest
-from fleet_protocol.secure_sums.unmasking import unmasked
 
 
 def check_masked(terms: UploadTerms, update: Update, arrays: Arrays, length: int) -> None:

@@ -29,7 +29,7 @@ from aggregator_server.strategies.group_sums import (
     read_sums,
     require_one,
 )
-from fleet_protocol.bundle.shipped_statistics import shipped_manifest
+from fleet_protocol.bundle.bundle_file import shipped_manifest
 from fleet_protocol.errors import PlanError, SecureSumError
 from fleet_protocol.limits import WORD_S
 from fleet_protocol.messages.public_set import PublicSet

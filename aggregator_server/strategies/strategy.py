@@ -13,16 +13,11 @@ from fleet_protocol.numbers.tensors import Arrays
 
 @dataclass(frozen=True, slots=True)
 class DeviceStatistics:
-    """What a device reported of its clips with its last upload.
-
-    Attributes:
-        clips: Number of clips n_k, at most ten times the median.
-        label_entropy: Entropy of q_k, the clips' distribution over the labels, in nats.
-    """
+    """What a device reported of its clips with its last upload."""
 
     device_id: str
-    clips: int
-    label_entropy: float
+    clips: int  # Number of clips n_k, at most ten times the median
+    label_entropy: float  # Entropy of q_k, the clips' distribution over the labels, in nats
 
 
 Prepare = Callable[[Choice, tuple[DeviceStatistics, ...], int], Choice]
@@ -41,21 +36,15 @@ def unchanged(local: Choice, _devices: tuple[DeviceStatistics, ...], _classes: i
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateWay:
-    """How a strategy runs in a private round, in which the server learns sums of groups alone.
+    """How a strategy runs in a private round, in which the server learns sums of groups alone."""
 
-    Attributes:
-        check_plan: Refuses a plan whose sums cannot be written (PlanError).
-        check: Refuses a masked upload that does not fit (MalformedUpdateError).
-        aggregate: Combines the sums of a round's groups. Pure: an interrupted round is computed again.
-        settings: Settings of the aggregation that have one value there.
-        settings_with_noise: Those of a round with noise; None: it can have none.
-    """
-
-    check_plan: Callable[[RoundPlan], None]
+    check_plan: Callable[[RoundPlan], None]  # Refuses a plan whose sums cannot be written (PlanError)
+    # Refuses a masked upload that does not fit (MalformedUpdateError)
     check: Callable[[UploadTerms, Update, Arrays], None]
+    # Combines the sums of a round's groups. Pure: an interrupted round is computed again
     aggregate: Callable[[RoundInputs], RoundResult]
-    settings: Mapping[str, Value] = field(default_factory=dict)
-    settings_with_noise: Mapping[str, Value] | None = None
+    settings: Mapping[str, Value] = field(default_factory=dict)  # Settings of the aggregation that have one value there
+    settings_with_noise: Mapping[str, Value] | None = None  # Those of a round with noise; None: it can have none
 
 
 WEIGHTS_IN_SUMS = PrivateWay(
@@ -65,39 +54,27 @@ WEIGHTS_IN_SUMS = PrivateWay(
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """A way to run a round.
-
-    Attributes:
-        local: Method of the plan's local part.
-        aggregation: Method of the plan's aggregation part, where a request names none.
-        selection: Method of the plan's selection part, where a request names none.
-        check: Refuses an upload that does not fit (MalformedUpdateError).
-        aggregate: Combines a round's uploads. Pure: an interrupted round is computed again.
-        personalisation: Method of the plan's personalisation part, where a request names none.
-        defaults: Settings of the aggregation whose defaults differ here.
-        shares_model: Whether devices train the fleet's shared model; a request may then name any rule of weights.
-        prepare: (local part, what devices reported of their clips, number of classes) -> the local part, when a round
-            opens; for settings that depend on the fleet.
-        needs_embeddings: Whether the public set's features must be embeddings of a pretrained network.
-        private: How it runs in a private round; None: it needs each device's upload.
-        about: Description of a round, in plain words, for people who choose.
-        cost: Cost for a device, and what leaves it, in plain words.
-    """
+    """A way to run a round."""
 
     name: str
-    local: str
-    aggregation: str
-    check: Callable[[UploadTerms, Update, Arrays], None]
+    local: str  # Method of the plan's local part
+    aggregation: str  # Method of the plan's aggregation part, where a request names none
+    check: Callable[[UploadTerms, Update, Arrays], None]  # Refuses an upload that does not fit (MalformedUpdateError)
+    # Combines a round's uploads. Pure: an interrupted round is computed again
     aggregate: Callable[[RoundInputs], RoundResult]
-    selection: str = "all"
-    personalisation: str = "none"
+    selection: str = "all"  # Method of the plan's selection part, where a request names none
+    personalisation: str = "none"  # Method of the plan's personalisation part, where a request names none
+    # Settings of the aggregation whose defaults differ here
     defaults: Mapping[str, Value] = field(default_factory=dict)
+    # Whether devices train the fleet's shared model; a request may then name any rule of weights
     shares_model: bool = False
+    # (local part, what devices reported of their clips, number of classes) -> the local part, when a round opens; for
+    # settings that depend on the fleet
     prepare: Prepare = unchanged
-    needs_embeddings: bool = False
-    private: PrivateWay | None = None
-    about: str = ""
-    cost: str = ""
+    needs_embeddings: bool = False  # Whether the public set's features must be embeddings of a pretrained network
+    private: PrivateWay | None = None  # How it runs in a private round; None: it needs each device's upload
+    about: str = ""  # Description of a round, in plain words, for people who choose
+    cost: str = ""  # Cost for a device, and what leaves it, in plain words
 
     @property
     def aggregations(self) -> tuple[str, ...]:

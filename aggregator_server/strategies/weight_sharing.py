@@ -43,11 +43,8 @@ def check(terms: contract.UploadTerms, update: Update, arrays: Arrays) -> None:
 def aggregate(inputs: contract.RoundInputs, combine: Combine = aggregate_weights) -> contract.RoundResult:
     """Combine the weights of a round (pure: the same inputs give the same result, bit for bit).
 
-    Args:
-        combine: the rule: (the plan's aggregation, uploads, sizes, previous weights, state) -> (new weights, new
-            state, JSON-ready details).
-
-    Raises AggregationError: the rule cannot combine these uploads.
+    ``combine``: (the plan's aggregation, uploads, sizes, previous weights, state) -> (new weights, new state,
+    JSON-ready details). Raises AggregationError: it cannot combine these uploads.
     """
     if inputs.model is None:
         raise AggregationError("the round has no shared model")

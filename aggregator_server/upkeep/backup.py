@@ -26,12 +26,11 @@ from aggregator_server.store.free_space import free_space, is_full, size_of
 from aggregator_server.store.location import DATABASE, NOTE, Location, locate, note_copy, note_state, way_back
 from aggregator_server.store.needed_blobs import lasting, open_uploads
 from aggregator_server.store.opening import open_blobs
-from aggregator_server.upkeep.backup_archive import BackupWriter, open_backup, written_backup
+from aggregator_server.upkeep.backup_archive import DIGESTS, BackupWriter, open_backup, written_backup
 from aggregator_server.upkeep.copying import copy_tables, file_of_tables, take_elsewhere, upgrade_tables
 from fleet_protocol.errors import BackupFormatError
 from fleet_protocol.ground.atomic_files import flush_folder, make_folder
 
-_DIGESTS = "digests.json"
 # Of a running server alone, beside what begins with a dot.
 _OF_SERVER = {f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK}
 _ELSEWHERE = {DATABASE, "blobs", "objects", NOTE}  # what a copy has in another way, or not at all
@@ -60,7 +59,7 @@ def write_copy(location: Location, file: Path) -> None:
     for _ in range(_TRIES):
         try:
             _copy_whole_tables(location, tables)
-            with written_backup(file, _DIGESTS, lambda digests: digests) as backup:
+            with written_backup(file) as backup:
                 files = [(DATABASE, tables)]
                 files += [(path.relative_to(location.data).as_posix(), path) for path in _files_beside(location.data)]
                 for name, path in files:
@@ -156,14 +155,13 @@ def unpack(file: Path, folder: Path) -> None:
     """Write a backup's files into a new folder, durably and checked. Raises BackupError: it is damaged, or none."""
     folder.mkdir(mode=0o700, parents=True)
     try:
-        with open_backup(file, _DIGESTS) as backup:
-            digests = backup.manifest
-            if not isinstance(digests, dict) or DATABASE not in digests:
-                raise BackupFormatError(f"its {_DIGESTS} does not have {DATABASE}")
+        with open_backup(file) as backup:
+            if not isinstance(backup.digests, dict) or DATABASE not in backup.digests:
+                raise BackupFormatError(f"its {DIGESTS} does not have {DATABASE}")
             for name in sorted(backup.names):
                 if _is_of_server(name):
                     raise BackupFormatError(f"{name!r} is not a file of one")
-            backup.unpack(folder, digests)
+            backup.unpack(folder)
         damage = damage_of(folder / DATABASE)
         if damage:
             raise BackupFormatError(f"its database: {damage[0]}")

@@ -15,7 +15,7 @@ import re
 import shutil
 import tarfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO
 
@@ -23,6 +23,7 @@ from fleet_protocol.bounded_json import JsonBounds, parse_json
 from fleet_protocol.errors import BackupFormatError, JsonError
 from fleet_protocol.ground.atomic_files import written_durably
 
+DIGESTS = "digests.json"  # name of the manifest
 MANIFEST = JsonBounds(size=2**24, values=2**18, depth=4)
 _PIECE_BYTES = 2**20  # read at once, of a file or of a header
 _FILE_BYTES = 4_096  # that a file takes on a disk, besides its bytes
@@ -67,40 +68,37 @@ class BackupWriter:
 
 
 @contextlib.contextmanager
-def written_backup(file: Path, manifest: str, describe: Callable[[dict[str, str]], object]) -> Iterator[BackupWriter]:
-    """Make a backup of what the body adds, which only its owner can read; where the body fails, nothing changes.
-
-    ``describe`` returns what the file ``manifest`` within says, by the digests of the others.
-    """
+def written_backup(file: Path) -> Iterator[BackupWriter]:
+    """Make a backup of what the body adds, which only its owner can read; where the body fails, nothing changes."""
     with written_durably(file) as raw, tarfile.open(fileobj=raw, mode="w") as archive:
         writer = BackupWriter(archive)
         yield writer
-        document = json.dumps(describe(writer.digests)).encode()
-        writer.add(manifest, io.BytesIO(document), len(document))
+        document = json.dumps(writer.digests).encode()
+        writer.add(DIGESTS, io.BytesIO(document), len(document))
 
 
 class BackupArchive:
     """The files of a backup; :func:`open_backup` makes it."""
 
-    def __init__(self, archive: tarfile.TarFile, manifest: str) -> None:
+    def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive
         self._members = _members(archive)
-        found = self._members.pop(manifest, None)
+        found = self._members.pop(DIGESTS, None)
         if found is None:
-            raise BackupFormatError(f"it has no {manifest}")
+            raise BackupFormatError(f"it has no {DIGESTS}")
         if found.size > MANIFEST.size:
-            raise BackupFormatError(f"{manifest} has {found.size} bytes; at most {MANIFEST.size} are read")
-        self.manifest: Any = parse_json(self._open(found).read(), MANIFEST, manifest)
+            raise BackupFormatError(f"{DIGESTS} has {found.size} bytes; at most {MANIFEST.size} are read")
+        self.digests: Any = parse_json(self._open(found).read(), MANIFEST, DIGESTS)
         self.names = frozenset(self._members)  # of the other files, as paths relative to the folder that was backed up
 
-    def unpack(self, folder: Path, digests: Mapping[str, object]) -> None:
-        """Write all files but the manifest durably into a folder, and compare each with its digest, by its name.
+    def unpack(self, folder: Path) -> None:
+        """Write all files but the manifest durably into a folder, and compare each with its digest.
 
         The folder holds none of them; where this fails, the caller removes it. Raises BackupFormatError: files are
         missing, unknown or damaged, or the disk has no room for them.
         """
-        for name in sorted(self.names ^ digests.keys()):
-            raise BackupFormatError(f"{name!r} is {'missing' if name in digests else 'not in its manifest'}")
+        for name in sorted(self.names ^ self.digests.keys()):
+            raise BackupFormatError(f"{name!r} is {'missing' if name in self.digests else 'not in its manifest'}")
         needed = sum(member.size + _FILE_BYTES for member in self._members.values())
         free = shutil.disk_usage(folder).free
         if needed > free:
@@ -109,7 +107,7 @@ class BackupArchive:
             digested = _Digested(self._open(member))
             with written_durably(folder / name) as target:
                 shutil.copyfileobj(digested, target, _PIECE_BYTES)
-            if digested.digest.hexdigest() != digests[name]:
+            if digested.digest.hexdigest() != self.digests[name]:
                 raise BackupFormatError(f"{name!r} is not what was backed up")
 
     def _open(self, member: tarfile.TarInfo) -> IO[bytes]:
@@ -119,8 +117,8 @@ class BackupArchive:
 
 
 @contextlib.contextmanager
-def open_backup(file: Path, manifest: str) -> Iterator[BackupArchive]:
-    """Open a backup, uncompressed, whose file ``manifest`` has the digests, and look at what it holds.
+def open_backup(file: Path) -> Iterator[BackupArchive]:
+    """Open a backup, uncompressed, and look at what it holds.
 
     Raises OSError; BackupFormatError, also in the body: it is no backup, or holds what no program wrote into one.
     """
@@ -129,7 +127,7 @@ def open_backup(file: Path, manifest: str) -> Iterator[BackupArchive]:
             file.open("rb") as raw,
             tarfile.open(fileobj=_InPieces(raw), mode="r:") as archive,  # type: ignore[call-overload]  # it only reads
         ):
-            yield BackupArchive(archive, manifest)
+            yield BackupArchive(archive)
     except (tarfile.TarError, JsonError, ValueError, EOFError, OverflowError, RecursionError) as error:
         raise BackupFormatError(str(error) or type(error).__name__) from error
 

@@ -110,9 +110,8 @@ class RequestBodies:
     def __init__(self, app: ASGIApp, require_known: _RequireKnown, page_of: PageOf) -> None:
         """Wrap an application.
 
-        Args:
-            require_known: raises an AggregatorError unless a request's token is one that the server knows.
-            page_of: makes a page of a refusal, for browsers.
+        ``require_known`` raises an AggregatorError unless the server knows a request's token. ``page_of`` makes a page
+        of a refusal, for browsers.
         """
         self._page_of = page_of
         self._app = app

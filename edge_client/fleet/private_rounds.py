@@ -22,9 +22,8 @@ from fleet_protocol.numbers.tensors import digest
 from fleet_protocol.secure_sums.bounded_sums import BoundedLayout
 from fleet_protocol.secure_sums.masking import Words
 from fleet_protocol.secure_sums.primitives import KEY_BYTES, is_available, signing_public_key
-from fleet_protocol.secure_sums.roster import Roster, context_digest, largest_group, smallest_group
+from fleet_protocol.secure_sums.roster import Roster, context_digest, largest_group, require_signed, smallest_group
 from fleet_protocol.secure_sums.round_secret import RoundSecret
-from fleet_protocol.secure_sums.signing import require_signed
 
 # Of the other strategies what a device adds has no bound.
 _WITH_NOISE = "prototypes"

@@ -15,7 +15,7 @@ import io
 import json
 import zipfile
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import dacite
 
 from fleet_protocol.bounded_json import JsonBounds, parse_json
 from fleet_protocol.bundle.feature_settings import FeatureSettings
-from fleet_protocol.bundle.ready_bundles import find_member, ready_names
+from fleet_protocol.bundle.ready_bundles import find_bundle, find_member, ready_names
 from fleet_protocol.errors import BundleError, ProtocolError
 from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.numbers.joint_statistics import unpack_statistics
@@ -217,3 +217,10 @@ def _parse(data: bytes, path: str) -> Manifest:
             raise
         raise BundleError(f"{path}: its manifest cannot be read: {error}") from error
     return manifest
+
+
+@lru_cache(maxsize=2)
+def shipped_manifest(features: str) -> Manifest | None:
+    """Return the manifest of a ready bundle with features of this digest and with statistics; None: there is none."""
+    found = (read_bundle(find_bundle(name)).manifest for name in ready_names())
+    return next((one for one in found if one.statistics and one.feature_settings.digest == features), None)

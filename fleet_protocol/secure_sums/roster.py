@@ -1,4 +1,4 @@
-"""A group of a private round as each of its devices was told it: who is in it, and who holds shares for whom.
+"""A group of a private round as each of its devices was told it: who is in it, by signed keys, and who holds shares.
 
 Above some size a device deals with its nearest on a ring alone (Bell et al. 2020), so that its work does not grow.
 """
@@ -14,8 +14,9 @@ from functools import cached_property
 
 from fleet_protocol.errors import SecureSumError
 from fleet_protocol.limits import LEAST_GROUP
-from fleet_protocol.messages.private_rounds import Member
+from fleet_protocol.messages.private_rounds import Member, RoundKeys
 from fleet_protocol.messages.rest import RoundPlan, to_json
+from fleet_protocol.secure_sums.primitives import is_signed, sign
 from fleet_protocol.secure_sums.shamir import MOST_HOLDERS
 
 _ALL_ARE_NEIGHBOURS = 21
@@ -40,9 +41,23 @@ def _number(text: str) -> int | float:
     return int(value) if value.is_integer() else value
 
 
-def signed_bytes(context: bytes, device_id: str, mask_key: str, share_key: str) -> bytes:
+def _signed_bytes(context: bytes, device_id: str, mask_key: str, share_key: str) -> bytes:
     """Return what a device signs to say that both keys are its own, for one round alone."""
     return _KEYS + context + bytes.fromhex(device_id) + bytes.fromhex(mask_key) + bytes.fromhex(share_key)
+
+
+def signed_keys(signing_key: bytes, context: bytes, device_id: str, mask_key: str, share_key: str) -> RoundKeys:
+    """Return a round's keys with the device's signature."""
+    return RoundKeys(mask_key, share_key, sign(signing_key, _signed_bytes(context, device_id, mask_key, share_key)))
+
+
+def require_signed(member: Member, context: bytes) -> None:
+    """Refuse a device's keys that it did not sign for this round, in hex digits. Raises SecureSumError."""
+    text = _signed_bytes(context, member.device_id, member.mask_key, member.share_key)
+    if not is_signed(member.signing_key, member.signature, text):
+        raise SecureSumError(
+            f"the keys of device {member.device_id} are not signed by it for this round", member.device_id
+        )
 
 
 def smallest_group(group_size: int) -> int:

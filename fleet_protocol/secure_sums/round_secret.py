@@ -11,9 +11,8 @@ from fleet_protocol.errors import SecureSumError
 from fleet_protocol.messages.private_rounds import EncryptedShares, RoundKeys
 from fleet_protocol.secure_sums.masking import Words, commitment, masked
 from fleet_protocol.secure_sums.primitives import KEY_BYTES, derive, keystream, open_agreement, public_key, seal, unseal
-from fleet_protocol.secure_sums.roster import Roster
+from fleet_protocol.secure_sums.roster import Roster, signed_keys
 from fleet_protocol.secure_sums.shamir import share_out
-from fleet_protocol.secure_sums.signing import signed_keys
 
 _MASK = b"auricle private round mask key 1"
 _SHARE = b"auricle private round share key 1"

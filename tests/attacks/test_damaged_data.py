@@ -113,7 +113,7 @@ def test_overwritten_pages_are_seen_and_never_replace_the_last_good_copy(whole, 
         back_up(folder, tmp_path / "copy.tar")
     with pytest.raises(StartError, match=rf"no server starts with it; the last good copy is {good}"):
         open_store(folder)
-    with written_backup(copies / "bad.tar", "digests.json", lambda digests: digests) as bad:
+    with written_backup(copies / "bad.tar") as bad:
         data = (folder / "auricle.db").read_bytes()
         bad.add("auricle.db", io.BytesIO(data), len(data))
     with pytest.raises(BackupError, match=f"its database: .*use another one, such as {good}"):

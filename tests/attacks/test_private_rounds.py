@@ -12,8 +12,8 @@ from edge_client.storage.device_state import DeviceState
 from fleet_protocol.errors import SecureSumError
 from fleet_protocol.messages.private_rounds import PrivatePlan, PrivateWork
 from fleet_protocol.messages.rest import Choice, ClassInfo, parse, to_json
+from fleet_protocol.secure_sums.roster import signed_keys
 from fleet_protocol.secure_sums.round_secret import RoundSecret
-from fleet_protocol.secure_sums.signing import signed_keys
 from tests.support.private_dealer import CLASSES, Dealer, Party
 
 

@@ -9,8 +9,8 @@ from edge_client.fleet.private_rounds import PrivateRounds
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.messages.private_rounds import Member, PrivateWork
 from fleet_protocol.messages.rest import ClassInfo, RoundPlan, Work
+from fleet_protocol.secure_sums.masking import unmasked
 from fleet_protocol.secure_sums.roster import Roster, context_digest
-from fleet_protocol.secure_sums.unmasking import unmasked
 from tests.support.edge_process import give_identity
 from tests.support.secure_group import plan_of
 

@@ -22,10 +22,9 @@ from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ParticipantRow, PrivatePartRow, PrivateRoundRow, RoundRow, SigningKeyRow
 from fleet_protocol.errors import SecureSumError
 from fleet_protocol.messages.private_rounds import EncryptedShares, Member, PrivateStage, RevealedShares, RoundKeys
+from fleet_protocol.secure_sums.masking import require_revealed
 from fleet_protocol.secure_sums.primitives import agree
-from fleet_protocol.secure_sums.roster import context_digest
-from fleet_protocol.secure_sums.signing import require_signed
-from fleet_protocol.secure_sums.unmasking import require_revealed
+from fleet_protocol.secure_sums.roster import context_digest, require_signed
 
 Answer = RoundKeys | EncryptedShares | RevealedShares
 _KEY, _SIGNATURE, _SHARES = 64, 128, 160  # hex digits
@@ -102,7 +101,7 @@ def _add_shares(
     if sent.roster != roster.digest.hex():
         raise MalformedUpdateError("'roster' is not the digest of the device's group; GET /v1/work has its members")
     _require_hex("commitment", sent.commitment, _KEY)
-    _require_shares("shares", sent.shares, set(roster.neighbours(device_id)), _SHARES)
+    _require_shares(sent.shares, set(roster.neighbours(device_id)))
     assert part is not None
     part.shares = asdict(sent)
 
@@ -135,13 +134,13 @@ def _group_of(row: RoundRow, part: PrivatePartRow | None, device_id: str) -> int
     return part.group_index
 
 
-def _require_shares(field: str, given: Mapping[str, str], wanted: Collection[str], digits: int) -> None:
-    """Check whom shares are of, or for. Raises MalformedUpdateError: one is missing, too many, or no share."""
+def _require_shares(given: Mapping[str, str], wanted: Collection[str]) -> None:
+    """Check whom shares are for. Raises MalformedUpdateError: one is missing, too many, or no share."""
     if differing := sorted(set(given) ^ set(wanted)):
         why = "is missing" if differing[0] in wanted else "does not belong there"
-        raise MalformedUpdateError(f"{field!r}: {differing[0][:80]!r} {why}; expected are {len(wanted)} devices")
+        raise MalformedUpdateError(f"'shares': {differing[0][:80]!r} {why}; expected are {len(wanted)} devices")
     for device_id, share in given.items():
-        _require_hex(f"{field}[{device_id}]", share, digits)
+        _require_hex(f"shares[{device_id}]", share, _SHARES)
 
 
 def _require_hex(field: str, given: str, digits: int) -> None:

@@ -1,9 +1,11 @@
 """Devices ask for work, upload what they computed for a round, and report that they learned."""
 
 import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.types import DecoratedCallable
 from pydantic import TypeAdapter
 
 from aggregator_server import errors
@@ -17,7 +19,7 @@ from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, D
 from aggregator_server.web.routes.blobs import BINARY_BODY
 from aggregator_server.web.routes.rounds import RoundId
 from aggregator_server.web.service import Service
-from fleet_protocol.messages.private_rounds import EncryptedShares, RevealedShares, RoundKeys
+from fleet_protocol.messages.private_rounds import EncryptedShares, PrivateStage, RevealedShares, RoundKeys
 from fleet_protocol.messages.rest import Learned, Receipt, Work
 
 router = APIRouter(tags=["work"])
@@ -118,23 +120,18 @@ _STAGE_CODES = (
 )
 
 
-@router.put(
-    "/v1/rounds/{round_id}/private/keys",
-    summary="Send the keys that the device drew for a private round",
-    status_code=204,
-    responses=documented(DEVICE_ERRORS, _STAGE_CODES),
-)
+def _put_stage(stage: PrivateStage, summary: str) -> Callable[[DecoratedCallable], DecoratedCallable]:
+    responses = documented(DEVICE_ERRORS, _STAGE_CODES)
+    return router.put(f"/v1/rounds/{{round_id}}/private/{stage}", summary=summary, status_code=204, responses=responses)
+
+
+@_put_stage("keys", "Send the keys that the device drew for a private round")
 async def private_keys(service: CurrentService, device_id: Device, round_id: RoundId, message: RoundKeys) -> None:
     """Take the keys of the stage ``keys``. The same may be sent again at any time, as in the stages after it."""
     await _answered(service, round_id, device_id, message)
 
 
-@router.put(
-    "/v1/rounds/{round_id}/private/shares",
-    summary="Send what the device's neighbours need to replace it",
-    status_code=204,
-    responses=documented(DEVICE_ERRORS, _STAGE_CODES),
-)
+@_put_stage("shares", "Send what the device's neighbours need to replace it")
 async def private_shares(
     service: CurrentService, device_id: Device, round_id: RoundId, message: EncryptedShares
 ) -> None:
@@ -142,12 +139,7 @@ async def private_shares(
     await _answered(service, round_id, device_id, message)
 
 
-@router.put(
-    "/v1/rounds/{round_id}/private/unmask",
-    summary="Reveal shares, so that the sum of the device's group can be read",
-    status_code=204,
-    responses=documented(DEVICE_ERRORS, _STAGE_CODES),
-)
+@_put_stage("unmask", "Reveal shares, so that the sum of the device's group can be read")
 async def private_unmask(
     service: CurrentService, device_id: Device, round_id: RoundId, message: RevealedShares
 ) -> None:

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from fleet_protocol.errors import SecureSumError
 from fleet_protocol.messages.private_rounds import RevealedShares
-from fleet_protocol.secure_sums.roster import Roster, context_digest, threshold_of
+from fleet_protocol.secure_sums.masking import require_revealed, unmasked
+from fleet_protocol.secure_sums.roster import Roster, context_digest, require_signed, threshold_of
 from fleet_protocol.secure_sums.round_secret import RoundSecret
-from fleet_protocol.secure_sums.signing import require_signed
-from fleet_protocol.secure_sums.unmasking import require_revealed, unmasked
 from tests.support.secure_group import CONTEXT, PLAN, Group
 
 NUMBERS = 50
