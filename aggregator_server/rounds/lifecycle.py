@@ -1,4 +1,4 @@
-"""Rounds: rows in the database, opened by an administrator and moved forward by an idempotent step.
+"""Rounds: rows in the database, which an idempotent step moves forward, or an operator cancels.
 
 docs/architecture.md, "A round is rows in a database", says why.
 
@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.rounds.computation import compute_here
-from aggregator_server.rounds.opening import open_next_group_round, open_requested
+from aggregator_server.rounds.opening import open_next_group_round
 from aggregator_server.rounds.private.stages import move
 from aggregator_server.rounds.queries import (
     is_open,
@@ -23,23 +23,12 @@ from aggregator_server.rounds.queries import (
     require_round,
     stage_due,
     state_of,
-    write_seen,
 )
 from aggregator_server.rounds.result import Compute, apply_result
 from aggregator_server.rounds.retention import remove_uploads
 from aggregator_server.rounds.snapshot import may_end, read_open_round, why_missed
-from aggregator_server.schemas import RoundRequest
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import RoundRow
-
-
-def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERVER) -> int:
-    """Open a round with the devices enrolled now; return its number. Raises RefusedError: one is open, or cannot be."""
-    write_seen(store)
-    with store.writing() as session:
-        row = open_requested(session, request, now)
-        audit(session, "round_opened", by, now, round_id=row.round_id, strategy=row.strategy)
-        return row.round_id
 
 
 def cancel_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -> None:

@@ -7,34 +7,32 @@ so the phase survives any crash.
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from operator import itemgetter
 from typing import Any
 
-import numpy as np
 from sqlalchemy import func, insert
 from sqlalchemy import select as select_rows
 from sqlalchemy.orm import Session
 
 from aggregator_server import errors
-from aggregator_server.aggregation.input_bounds import capped_sizes
+from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.devices import device_names
 from aggregator_server.fleet.health import count_devices
 from aggregator_server.fleet.public_sets import current_version
-from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.fleet.shared_models import current_model, with_network
-from aggregator_server.limits import LABEL_ENTROPY, SELECTION_CAP
+from aggregator_server.rounds.candidates import read_columns, read_history, read_statistics, write_seen
 from aggregator_server.rounds.history import Group, kept_state, schedule_of, starting_point
 from aggregator_server.rounds.plan import make_plan, parsed_plan
 from aggregator_server.rounds.private.stages import begin
-from aggregator_server.rounds.queries import is_done, newest_done, read_columns, read_history, require_no_open_round
-from aggregator_server.schemas import RoundRequest
+from aggregator_server.rounds.queries import is_done, newest_done, require_no_open_round
+from aggregator_server.schemas import RECOMMENDED, RoundRequest
 from aggregator_server.selection.draw import are_there, data_sizes, select
 from aggregator_server.store.expressions import batches
+from aggregator_server.store.store import Store
 from aggregator_server.store.tables import IS_ACTIVE, OPEN, PARTICIPANTS, DeviceRow, RoundRow
 from aggregator_server.strategies.registry import FleetKind, recommended
 from aggregator_server.strategies.registry import strategy as lookup
-from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
+from aggregator_server.strategies.strategy import Strategy, unchanged
 from fleet_protocol.bundle.bundle_file import shipped_manifest
 from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.messages.private_rounds import PrivatePlan
@@ -47,13 +45,18 @@ from fleet_protocol.secure_sums.roster import smallest_group
 _NAMED = 50  # devices that a round leaves out
 
 
-def open_requested(session: Session, request: RoundRequest, now: float) -> RoundRow:
-    """Open a round as somebody asked for it. Raises RefusedError: it cannot be met, or another round is open."""
-    request = recommended(request, fleet_kind(session))
-    chosen = lookup(request.strategy)
-    plan = make_plan(request, chosen)
-    require_no_open_round(session, "; wait for it, or cancel it with DELETE /v1/rounds/{}")
-    return _insert_round(session, chosen, plan, request.new_classes, now)
+def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERVER) -> int:
+    """Open a round with the devices enrolled now; return its number. Raises RefusedError: one is open, or cannot be."""
+    write_seen(store)
+    with store.writing() as session:
+        if request.strategy == RECOMMENDED:
+            request = recommended(request, fleet_kind(session))
+        chosen = lookup(request.strategy)
+        plan = make_plan(request, chosen)
+        require_no_open_round(session, "; wait for it, or cancel it with DELETE /v1/rounds/{}")
+        row = _insert_round(session, chosen, plan, request.new_classes, now)
+        audit(session, "round_opened", by, now, round_id=row.round_id, strategy=row.strategy)
+        return row.round_id
 
 
 def _insert_round(
@@ -80,8 +83,10 @@ def _insert_round(
     start = starting_point(session, group) if how.shares_model else (None, None, kept_state(session, how.name))
     version, weights, state = start
     plan = _with_statistics(plan, public_set.settings)
-    local = how.prepare(plan.local, _statistics(session), len(all_classes(session)))
-    plan, newest = replace(plan, local=local), newest_done(session)
+    if how.prepare is not unchanged:  # else it needs none of the statistics
+        local = how.prepare(plan.local, read_statistics(session), len(all_classes(session)))
+        plan = replace(plan, local=local)
+    newest = newest_done(session)
     row = RoundRow(
         state=OPEN,
         strategy=how.name,
@@ -122,23 +127,6 @@ def fleet_kind(session: Session) -> FleetKind:
         for condition in (with_network(model), ~with_network(model))
     )
     return FleetKind(embeddings=embeddings, shares_network=one is not None and other is None)
-
-
-def _statistics(session: Session) -> tuple[DeviceStatistics, ...]:
-    """Return what the devices reported that are not revoked; devices without a report that can be true are left out."""
-    rows = select_rows(DeviceRow.device_id, DeviceRow.clips, DeviceRow.label_entropy).where(
-        IS_ACTIVE,
-        DeviceRow.clips > 0,
-        DeviceRow.label_entropy.between(0.0, LABEL_ENTROPY),
-        DeviceRow.device_id.not_in(QUARANTINED),
-    )
-    # To read a large table in the order of its identifiers takes many times as long as to sort its rows.
-    reported = sorted(session.execute(rows), key=itemgetter(0))
-    clips = capped_sizes(np.array([row.clips for row in reported], np.float64), SELECTION_CAP)
-    return tuple(
-        DeviceStatistics(row.device_id, int(count), float(row.label_entropy or 0.0))
-        for row, count in zip(reported, clips, strict=True)
-    )
 
 
 def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Rounds by state and selects on them, and the inputs of a selection: the fleet's devices, and how rounds went.
+"""Rounds by state, and selects on them.
 
     open -> done | failed(reason)
 
@@ -10,20 +10,16 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any, TypeVar
 
-import numpy as np
-from sqlalchemy import ColumnElement, ScalarSelect, bindparam, exists, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, exists, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from aggregator_server.errors import RefusedError, RoundNotFoundError
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.rounds.private.stages import LAST, forget, lacks_answers
-from aggregator_server.selection.draw import Columns, History
-from aggregator_server.store.store import Store
 from aggregator_server.store.tables import (
     DEVICES,
     DONE,
     FAILED,
-    IS_ACTIVE,
     OPEN,
     PARTICIPANTS,
     ROUNDS,
@@ -32,7 +28,6 @@ from aggregator_server.store.tables import (
     OperationRow,
     ParticipantRow,
     RoundRow,
-    SigningKeyRow,
 )
 
 _IS_DONE = RoundRow.state == DONE
@@ -40,7 +35,7 @@ COUNTS = _IS_DONE & RoundRow.undone_by.is_(None)  # not undone by an operator
 # Rounds whose results are the fleet's; the others are those of a group.
 OF_FLEET = RoundRow.follows.is_(None)
 # Rounds that devices worked for; the others have the result of an operator's operation.
-_WITH_DEVICES = RoundRow.round_id.not_in(select(OperationRow.round_id))
+WITH_DEVICES = RoundRow.round_id.not_in(select(OperationRow.round_id))
 
 _IS_OPEN = ROUNDS.c.state == OPEN  # for statements on tables
 _ACTIVE = (
@@ -186,41 +181,6 @@ def newest_done(session: Session, *conditions: ColumnElement[bool]) -> RoundRow 
     return session.scalar(done.order_by(RoundRow.round_id.desc()).limit(1))
 
 
-_READ = 10_000  # rows at a time
-_NOTE_SEEN = (  # another server may have heard of it later
-    update(DEVICES)
-    .where(DEVICES.c.device_id == bindparam("of_device"), DEVICES.c.seen_at < bindparam("now"))
-    .values(seen_at=bindparam("now"))
-)
-
-
-# In no order: to read a large table in that of its identifiers takes many times as long as to sort these.
-_CANDIDATES = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.seen_at).where(
-    IS_ACTIVE, DeviceRow.device_id.not_in(QUARANTINED)
-)
-
-
-def read_columns(session: Session, now: float, *, private: bool = False) -> Columns:
-    """Return the devices that may take part, in private rounds if so, not those in quarantine; read part by part."""
-    ids, numbers = [np.empty(0, "S32")], [np.empty((0, 2))]
-    with_key = DeviceRow.device_id.in_(select(SigningKeyRow.device_id))
-    candidates = _CANDIDATES.where(with_key) if private else _CANDIDATES
-    for part in session.execute(candidates, execution_options={"yield_per": _READ}).partitions():
-        ids.append(np.array([row[0].encode() for row in part], "S32"))
-        numbers.append(np.array([(row[1], row[2]) for row in part], np.float64))
-    all_ids = np.concatenate(ids)
-    order = np.argsort(all_ids)
-    clips, seen_at = np.concatenate(numbers)[order].T
-    return Columns(all_ids[order], clips, np.maximum(0.0, now - seen_at))
-
-
-def read_history(session: Session, strategy: str) -> History:
-    """Return how the strategy's rounds with the whole fleet went; failed rounds, and those of groups, do not count."""
-    done = select(RoundRow.training_loss).where(COUNTS, OF_FLEET, _WITH_DEVICES, RoundRow.strategy == strategy)
-    losses = session.scalars(done.order_by(RoundRow.round_id)).all()
-    return History(len(losses), tuple(loss for loss in losses if loss is not None))
-
-
 def of_uploads(session: Session, round_id: int, column: InstrumentedAttribute[T]) -> Sequence[T]:
     """Return a column of a round's uploads, by device; without those of devices that were revoked or quarantined."""
     found = select(column).join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
@@ -234,15 +194,3 @@ def training_loss(session: Session, round_id: int) -> float | None:
     reported = of_uploads(session, round_id, ParticipantRow.metrics)
     losses = [float(metrics["training_loss"]) for metrics in reported if "training_loss" in metrics]
     return median(losses) if losses else None
-
-
-def write_seen(store: Store) -> None:
-    """Write when devices were last heard of, all in one transaction.
-
-    Not every request for work is worth a write to the disk: a fleet that wakes would wait for one after the other.
-    """
-    seen = store.take_seen()
-    if seen:
-        with store.writing(durable=False) as session:
-            values = [{"of_device": device_id, "now": now} for device_id, now in sorted(seen.items())]
-            session.connection().execute(_NOTE_SEEN, values)

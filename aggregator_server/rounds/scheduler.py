@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from aggregator_server.errors import LeaseLostError, RefusedError, StateAwayError
 from aggregator_server.limits import UNNAMED_S, WOKEN_AT_ONCE
+from aggregator_server.rounds.candidates import write_seen
 from aggregator_server.rounds.lifecycle import advance
-from aggregator_server.rounds.queries import read_waiting, write_seen
+from aggregator_server.rounds.queries import read_waiting
 from aggregator_server.rounds.result import Compute
 from aggregator_server.rounds.retention import remove_left_uploads, sweep
 from aggregator_server.store.store import Store

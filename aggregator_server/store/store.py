@@ -85,7 +85,7 @@ class Store(Tables):
         self._seen: dict[str, float] = {}
 
     def note_seen(self, device_id: str, now: float) -> None:
-        """Keep in memory when a device was last heard of; rounds/queries.py writes it. Any thread may call this."""
+        """Keep in memory when a device was last heard of; rounds/candidates.py writes it. Any thread may call this."""
         self._seen[device_id] = now
 
     def take_seen(self) -> dict[str, float]:

@@ -12,8 +12,8 @@ from fastapi import FastAPI
 from aggregator_server import limits
 from aggregator_server.errors import StateAwayError
 from aggregator_server.operator_changes.merge_and_retire import remove_leaving
+from aggregator_server.rounds.candidates import write_seen
 from aggregator_server.rounds.computation import Computation
-from aggregator_server.rounds.queries import write_seen
 from aggregator_server.rounds.scheduler import Notifier, RoundScheduler
 from aggregator_server.security import Tokens
 from aggregator_server.store.store import Kind, Store

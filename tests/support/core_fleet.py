@@ -10,7 +10,8 @@ from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.enrolment import enrol
 from aggregator_server.rounds.devices.uploads import check_update, note_update
 from aggregator_server.rounds.devices.work import acknowledge, next_work
-from aggregator_server.rounds.lifecycle import advance, open_round
+from aggregator_server.rounds.lifecycle import advance
+from aggregator_server.rounds.opening import open_round
 from aggregator_server.rounds.publishing import publish_model, publish_public_set
 from aggregator_server.rounds.queries import read_waiting
 from aggregator_server.rounds.result import KINDS, StoredResult

@@ -11,8 +11,8 @@ from aggregator_server.fleet.classes import rename_class
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.fleet.enrolment import Entry, enrol
 from aggregator_server.fleet.tokens import invite
+from aggregator_server.rounds.candidates import write_seen
 from aggregator_server.rounds.devices.work import acknowledge
-from aggregator_server.rounds.queries import write_seen
 from aggregator_server.schemas import InvitationRequest
 from fleet_protocol.ground.command_line import version
 from fleet_protocol.messages.rest import ClassInfo, ClassReport, Enrolment, Learned, Versions

@@ -12,8 +12,8 @@ from aggregator_server.fleet.health import find_away
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.operator_changes.restore_and_undo import restore_round
-from aggregator_server.rounds import lifecycle
-from aggregator_server.rounds.opening import fleet_kind
+from aggregator_server.rounds.lifecycle import cancel_round
+from aggregator_server.rounds.opening import fleet_kind, open_round
 from aggregator_server.rounds.replies import list_progress, list_rounds
 from aggregator_server.schemas import RECOMMENDED, PrivateRequest, RoundRequest
 from aggregator_server.store.store import Store
@@ -102,7 +102,7 @@ def show_form(request: Request, service: CurrentService, _visit: Signed) -> Resp
 def start_round(request: Request, service: CurrentService, visit: Signed, form: OwnForm) -> Response:
     """Open a round; where that cannot be, show the form again, as it was, and why."""
     try:
-        round_id = lifecycle.open_round(service.store, _request_of(form, service), time.time(), visit.actor)
+        round_id = open_round(service.store, _request_of(form, service), time.time(), visit.actor)
     except AggregatorError as error:
         return _form_page(request, service, form, error)
     service.wake()
@@ -119,7 +119,7 @@ def show_round(request: Request, service: CurrentService, _visit: Signed, round_
 @router.post("/rounds/{round_id}/cancel", dependencies=[Operator])
 def cancel(service: CurrentService, visit: Signed, _form: OwnForm, round_id: RoundId) -> Response:
     """End an open round without a result."""
-    lifecycle.cancel_round(service.store, round_id, time.time(), visit.actor)
+    cancel_round(service.store, round_id, time.time(), visit.actor)
     service.wake()
     return to_page(f"/rounds/{round_id}", "cancelled")
 

@@ -6,7 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from aggregator_server.operator_changes.restore_and_undo import restore_round
-from aggregator_server.rounds import lifecycle
+from aggregator_server.rounds import opening
+from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.replies import describe_round, list_rounds, summarise_round
 from aggregator_server.schemas import RoundDetail, RoundRequest, RoundSummary
 from aggregator_server.web.routes.access import By, CurrentService, Operator, Viewer, for_people
@@ -28,7 +29,7 @@ RoundId = Annotated[int, Path(ge=1, lt=2**31)]
 )
 def open_round(service: CurrentService, by: By, wanted: RoundRequest) -> RoundSummary:
     """Open a round for the devices that are enrolled now, and wake them. One round may be open at a time."""
-    round_id = lifecycle.open_round(service.store, wanted, time.time(), by)
+    round_id = opening.open_round(service.store, wanted, time.time(), by)
     service.wake()
     return summarise_round(service.store, round_id)
 
@@ -54,7 +55,7 @@ def show_round(service: CurrentService, round_id: RoundId) -> RoundDetail:
 )
 def cancel(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     """End an open round without a result."""
-    lifecycle.cancel_round(service.store, round_id, time.time(), by)
+    cancel_round(service.store, round_id, time.time(), by)
     service.wake()
     return summarise_round(service.store, round_id)
 

@@ -5,7 +5,8 @@ import contextlib
 from aggregator_server.fleet.audit import SERVER, Actor, audit, list_entries
 from aggregator_server.fleet.classes import rename_class
 from aggregator_server.fleet.device_changes import change_devices
-from aggregator_server.rounds.lifecycle import cancel_round, open_round
+from aggregator_server.rounds.lifecycle import cancel_round
+from aggregator_server.rounds.opening import open_round
 from aggregator_server.schemas import RoundRequest
 from tests.support.core_fleet import refusal
 

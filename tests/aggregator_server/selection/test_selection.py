@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aggregator_server.rounds.candidates import read_history
 from aggregator_server.rounds.lifecycle import cancel_round
-from aggregator_server.rounds.queries import read_history
 from aggregator_server.rounds.replies import describe_round, summarise_round
 from aggregator_server.selection.draw import Candidate, History, select, selections
 from aggregator_server.selection.probabilities import settled_after
