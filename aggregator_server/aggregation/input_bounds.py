@@ -59,7 +59,6 @@ class FeatureRange:
 
 
 def _first(off: Bools) -> tuple[int, ...]:
-    """Return the first place that is True."""
     return tuple(int(index) for index in np.argwhere(off)[0])
 
 

@@ -97,7 +97,6 @@ def require_edge() -> None:
 
 
 def _make_public_set(options: argparse.Namespace, bundle: Path, output: Path) -> str:
-    """Have the device's program compute a public set; return its labels."""
     require_edge()
     given = ["--bundle", str(bundle), "--per-label", options.per_label, "-o", str(output)]
     command = python(EDGE, "public-set", options.source, *given)

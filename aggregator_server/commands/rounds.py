@@ -118,7 +118,6 @@ def _await_device(client: Client) -> None:
 
 
 def _plan_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what the round shall do; what was not given is left to the server."""
     given = {
         "strategy": options.strategy,
         "settings": dict(options.set) or None,

@@ -117,7 +117,6 @@ def _save_sounds(folder: Path, names: tuple[str, ...]) -> None:
 
 
 def _answer(*arguments: object) -> Any:  # noqa: ANN401  (whatever JSON says)
-    """Return what a command of this program answers. Raises AggregatorError: it failed, with its reason."""
     from fleet_protocol.ground.own_python import python
 
     done = subprocess.run(python(_PROGRAM, *arguments), capture_output=True, text=True, check=False)

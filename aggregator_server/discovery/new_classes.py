@@ -90,7 +90,6 @@ def _fitting(groups: Sequence[Group], reports: Sequence[ReportedClass], terms: C
 def _limits(
     reports: int, broad: int, groups: Sequence[Group], fitting: Sequence[Group], terms: ClassTerms
 ) -> list[str]:
-    """Return a sentence for each bound that kept sounds from becoming classes."""
     waiting, unmade = reports - broad - sum(len(group.members) for group in groups), len(groups) - len(fitting)
     found = []
     if broad:

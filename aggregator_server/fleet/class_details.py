@@ -43,14 +43,12 @@ def describe_class(store: Store, class_id: str) -> ClassDetail:
 
 
 def _reporters(session: Session, *conditions: ColumnElement[bool]) -> dict[str, int]:
-    """Return how many devices reported each class that any reported."""
     devices = func.count(AssignmentRow.device_id.distinct())
     rows = session.execute(select(AssignmentRow.class_id, devices).where(*conditions).group_by(AssignmentRow.class_id))
     return {row[0]: row[1] for row in rows}
 
 
 def _backing(session: Session) -> dict[str, dict[str, Any]]:
-    """Return what is said of who stands behind each active class that was discovered."""
     refused = refusals(session)
     return {
         one.class_id: {

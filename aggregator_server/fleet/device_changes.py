@@ -8,7 +8,7 @@ from aggregator_server.errors import InvalidRequestError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.class_backing import let_go
 from aggregator_server.fleet.devices import OTHER_FRONT_END, end_membership, require_device, require_not_revoked
-from aggregator_server.fleet.public_sets import require_fleets_features
+from aggregator_server.fleet.publications import require_fleets_features
 from aggregator_server.fleet.reputation import put_in_quarantine, reputation_of
 from aggregator_server.names import check_name
 from aggregator_server.store.store import Tables

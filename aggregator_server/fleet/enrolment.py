@@ -10,7 +10,7 @@ from aggregator_server import errors
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.devices import OTHER_FRONT_END, require_not_revoked
-from aggregator_server.fleet.public_sets import require_fleets_features
+from aggregator_server.fleet.publications import require_fleets_features
 from aggregator_server.fleet.tokens import require_open
 from aggregator_server.limits import CLIPS, DEVICES_PER_ENROLMENT_TOKEN
 from aggregator_server.names import check_name

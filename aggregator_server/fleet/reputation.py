@@ -127,7 +127,6 @@ def put_in_quarantine(session: Session, row: ReputationRow, reason: str, now: fl
 
 
 def _says(why: Mapping[str, Any]) -> str:
-    """Say why the screen dropped an upload."""
     far = [f"{name} {distance:g}" for name, distance in why.get("distances", {}).items()]
     parts = [f"distance from the fleet's median, in medians: {', '.join(far)}"] if far else []
     parts += ["of the sum of its group"] if why.get("group") is not None else []

@@ -8,7 +8,7 @@ from aggregator_server.errors import InvalidRequestError, RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, What, audit
 from aggregator_server.fleet.class_backing import forget_leaving, leaving
 from aggregator_server.fleet.classes import all_classes, require_class, set_columns
-from aggregator_server.fleet.shared_models import model_blob
+from aggregator_server.fleet.publications import model_blob
 from aggregator_server.operator_changes import class_columns
 from aggregator_server.operator_changes.restore_and_undo import WAY_OUT, insert_operation, lines, note_public_set
 from aggregator_server.rounds.queries import require_no_open_round

@@ -14,8 +14,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes, set_columns
-from aggregator_server.fleet.public_sets import public_set_row
-from aggregator_server.fleet.shared_models import current_model
+from aggregator_server.fleet.publications import current_model, public_set_row
 from aggregator_server.rounds import queries
 from aggregator_server.rounds.history import newest_with_model
 from aggregator_server.rounds.result import KINDS
@@ -139,7 +138,6 @@ def undo_operation(store: Store, operation: int, now: float, by: Actor = SERVER)
 
 
 def _require_restorable(session: Session, round_id: int) -> tables.RoundRow:
-    """Return a round that has a result of the whole fleet."""
     row = queries.require_round(session, round_id)
     if not queries.is_done(row):
         raise RefusedError(
@@ -159,7 +157,6 @@ def _last_round(session: Session) -> int:
 
 
 def _restore_classes(session: Session, classes: Sequence[ClassInfo]) -> None:
-    """Make these classes the fleet's again, and undo the later ones."""
     # Devices get notice again of their sounds that belong to a restored class. What was recognised as a class that is
     # none now is forgotten, so that it is reported again.
     present = {info.class_id for info in all_classes(session)}

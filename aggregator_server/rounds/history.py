@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from aggregator_server.fleet.shared_models import required_model
+from aggregator_server.fleet.publications import required_model
 from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.queries import OF_FLEET, newest_done, of_group, open_group_index
 from aggregator_server.store.tables import RoundRow

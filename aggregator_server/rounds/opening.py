@@ -18,8 +18,7 @@ from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.devices import device_names
 from aggregator_server.fleet.health import count_devices
-from aggregator_server.fleet.public_sets import current_version
-from aggregator_server.fleet.shared_models import current_model, with_network
+from aggregator_server.fleet.publications import current_model, current_version, with_network
 from aggregator_server.rounds.candidates import read_columns, read_history, read_statistics, write_seen
 from aggregator_server.rounds.history import Group, kept_state, schedule_of, starting_point
 from aggregator_server.rounds.plan import make_plan, parsed_plan

@@ -8,8 +8,15 @@ from sqlalchemy.orm import Session
 from aggregator_server import errors
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes
-from aggregator_server.fleet.public_sets import current_version, public_set_row, published_set, require_fleets_features
-from aggregator_server.fleet.shared_models import check_capacity, current_model, published_model
+from aggregator_server.fleet.publications import (
+    check_capacity,
+    current_model,
+    current_version,
+    public_set_row,
+    published_model,
+    published_set,
+    require_fleets_features,
+)
 from aggregator_server.names import check_name
 from aggregator_server.rounds.history import newest_with_model
 from aggregator_server.rounds.queries import newest_done, require_no_open_round
@@ -117,7 +124,6 @@ def _read_public_set(data: Buffer) -> PublicSet:
 
 
 def _require_devices_features(session: Session, settings: FeatureSettings) -> None:
-    """Check that enrolled devices compute their features as a public set does."""
     foreign = session.scalars(
         select(DeviceRow.name)
         .where(IS_ACTIVE, DeviceRow.features_digest != settings.digest)

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server import schemas
 from aggregator_server.errors import BlobError
-from aggregator_server.fleet.shared_models import model_blob
+from aggregator_server.fleet.publications import model_blob
 from aggregator_server.rounds.history import schedule_of
 from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.private.stages import private_info

@@ -19,7 +19,7 @@ from aggregator_server.aggregation.updates import in_blocks
 from aggregator_server.errors import AggregationError, BlobError
 from aggregator_server.fleet.audit import SERVER, audit
 from aggregator_server.fleet.class_backing import add_senders, note_senders
-from aggregator_server.fleet.public_sets import public_set_row
+from aggregator_server.fleet.publications import public_set_row
 from aggregator_server.fleet.reputation import note_round
 from aggregator_server.limits import SUSPICION, SUSPICION_IN_GROUPS
 from aggregator_server.rounds.queries import mark_done, of_uploads, training_loss

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from aggregator_server.aggregation.contract import ClassTerms, PrivateGroup
 from aggregator_server.fleet.class_backing import sent_alone
 from aggregator_server.fleet.classes import all_classes, merged_classes
+from aggregator_server.fleet.publications import current_model, model_blob
 from aggregator_server.fleet.reputation import QUARANTINED
-from aggregator_server.fleet.shared_models import current_model, model_blob
 from aggregator_server.limits import CLASSES
 from aggregator_server.rounds.private.groups import read_groups
 from aggregator_server.rounds.private.stages import LAST

@@ -130,12 +130,10 @@ def is_database(text: str) -> bool:
 
 
 def _is_object_store(text: str) -> bool:
-    """Say whether a text looks like the address of an object store."""
     return text.partition("://")[0] in _OBJECT_STORES and "://" in text
 
 
 def _require_database(text: str) -> None:
-    """Check the address of a database. Raises StartError: it is none."""
     from sqlalchemy import make_url  # heavy, and only needed here
     from sqlalchemy.exc import ArgumentError
 

@@ -364,7 +364,6 @@ PARTS, STAGES = _table(PrivatePartRow), _table(PrivateRoundRow)
 
 
 def _partial(name: str, condition: ColumnElement[bool], *columns: InstrumentedAttribute[Any]) -> None:
-    """Index the rows alone that meet a condition."""
     Index(name, *columns, sqlite_where=condition, postgresql_where=condition)
 
 

@@ -13,7 +13,7 @@ from fleet_protocol.messages.rest import Update
 from fleet_protocol.numbers.arrays import Array, Doubles
 from fleet_protocol.numbers.tensors import Arrays
 from fleet_protocol.secure_sums.bounded_sums import COUNT, STANDS_OUT, NoisySums
-from fleet_protocol.secure_sums.class_sums import MASKED, ClassSums
+from fleet_protocol.secure_sums.layouts import MASKED, ClassSums
 from fleet_protocol.secure_sums.masking import Words, unmasked
 from fleet_protocol.secure_sums.roster import Roster, context_digest
 

@@ -20,8 +20,8 @@ from fleet_protocol.errors import PlanError, SecureSumError
 from fleet_protocol.messages.rest import RoundPlan, Update
 from fleet_protocol.numbers.arrays import Floats, Ints
 from fleet_protocol.numbers.tensors import Arrays
+from fleet_protocol.secure_sums.layouts import CHANGE, ScoreLayout, ScoreSums, WeightLayout
 from fleet_protocol.secure_sums.masking import Words
-from fleet_protocol.secure_sums.model_sums import CHANGE, ScoreLayout, ScoreSums, WeightLayout
 
 
 def check_plan(plan: RoundPlan) -> None:
@@ -114,7 +114,6 @@ def _as_device(inputs: RoundInputs, one: GroupSum, mean: Callable[[], Arrays]) -
 
 
 def _impossible_scores(layout: ScoreLayout, devices: int, words: Words) -> str | None:
-    """Return what no sum of so many honest devices says; None where it may be one."""
     table, slack = layout.read(words), layout.point.slack(devices)
     if (table.devices < 0).any() or (table.devices > devices).any() or (table.devices % 1).any():
         return "its sum says a number of devices that it has not"

@@ -40,7 +40,7 @@ from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes, Negatives
 from fleet_protocol.numbers.tensors import Arrays
 from fleet_protocol.numbers.word_order import WordOrder
 from fleet_protocol.secure_sums.bounded_sums import BoundedLayout, means_of
-from fleet_protocol.secure_sums.class_sums import RANGE, ClassSums, SumLayout
+from fleet_protocol.secure_sums.layouts import RANGE, ClassSums, SumLayout
 from fleet_protocol.secure_sums.masking import Words
 from fleet_protocol.secure_sums.roster import threshold_of
 

@@ -184,7 +184,6 @@ def _combined(
 def _negatives(
     inputs: RoundInputs, denied: Votes, votes: Votes, found: FleetPrototypes, public_set: PublicSet
 ) -> Negatives | None:
-    """Return what the fleet is told is not a class; None where there is nothing."""
     class_ids: list[str] = []
     means: list[Doubles] = []
     devices: list[int] = []

@@ -216,20 +216,17 @@ def _files_beside(folder: Path) -> list[Path]:
 
 
 def _is_copy(path: Path) -> bool:
-    """Say whether a file is a copy of a fleet, by the head of the first file in it."""
     with path.open("rb") as file:
         head = file.read(tarfile.BLOCKSIZE)
     return head.startswith(f"{DATABASE}\0".encode()) and head[257:262] == b"ustar"
 
 
 def _is_of_server(name: str) -> bool:
-    """Say whether a name is that of a file which belongs to a running server."""
     top = name.partition("/")[0]
     return top in _OF_SERVER or top.startswith(".")
 
 
 def _add_blobs(backup: BackupWriter, tables: Path, blobs: BlobStore) -> None:
-    """Add the blobs that a database needs."""
     with file_of_tables(tables) as engine, Session(engine) as session:
         there, sent = lasting(session), open_uploads(session)
     for upload in sent:

@@ -13,8 +13,7 @@ from aggregator_server import tls
 from aggregator_server.client import Client
 from aggregator_server.errors import AggregatorError, StartError
 from aggregator_server.fleet.health import count_devices, count_health, count_outdated
-from aggregator_server.fleet.public_sets import current_version
-from aggregator_server.fleet.shared_models import current_model
+from aggregator_server.fleet.publications import current_model, current_version
 from aggregator_server.server_address import authority_file, read_address
 from aggregator_server.store.data_folder import running_instance
 from aggregator_server.store.free_space import free_space, size_of

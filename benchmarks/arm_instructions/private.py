@@ -19,7 +19,7 @@ from edge_client.storage.device_state import DeviceState
 from fleet_protocol.messages.private_rounds import Member, PrivatePlan, PrivateWork
 from fleet_protocol.messages.rest import Choice, ClassInfo, RoundPlan, Work
 from fleet_protocol.numbers.tensors import pack
-from fleet_protocol.secure_sums.class_sums import MASKED, SumLayout
+from fleet_protocol.secure_sums.layouts import MASKED, SumLayout
 from fleet_protocol.secure_sums.primitives import signing_public_key
 from fleet_protocol.secure_sums.roster import Roster, context_digest
 from fleet_protocol.secure_sums.round_secret import RoundSecret

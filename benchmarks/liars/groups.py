@@ -28,7 +28,7 @@ from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.messages.rest import ClassInfo
 from fleet_protocol.methods.setting import Value
 from fleet_protocol.numbers.arrays import Doubles, Ints
-from fleet_protocol.secure_sums.class_sums import RANGE
+from fleet_protocol.secure_sums.layouts import RANGE
 from model_export.front_ends import find_front_end
 from model_export.pretraining.corpus import read_features
 

@@ -15,7 +15,7 @@ from fleet_protocol.messages.private_rounds import RevealedShares
 from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.messages.rest import ClassInfo, Update, Work, parse
 from fleet_protocol.numbers.tensors import Arrays, pack
-from fleet_protocol.secure_sums.class_sums import MASKED, SumLayout
+from fleet_protocol.secure_sums.layouts import MASKED, SumLayout
 from fleet_protocol.secure_sums.primitives import signing_public_key
 from fleet_protocol.secure_sums.roster import Roster, context_digest
 from fleet_protocol.secure_sums.round_secret import RoundSecret

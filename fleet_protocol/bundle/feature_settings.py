@@ -282,7 +282,6 @@ def _without(document: dict[str, object], **usual: object) -> dict[str, object]:
 
 
 def _read(kind: type[FeatureSettings], document: Mapping[str, object]) -> FeatureSettings:
-    """Build settings of a kind."""
     fields: dict[str, object] = {}
     for item in dataclasses.fields(kind):
         value = document.get(item.name, item.default)

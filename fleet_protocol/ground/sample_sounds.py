@@ -98,7 +98,6 @@ def _struck(rng: np.random.Generator, length: int, hz: Doubles, decay_s: float) 
 
 
 def _repeated(length: int, starts_s: Doubles, one: Doubles) -> Doubles:
-    """Return a short sound at several times."""
     found = np.zeros(length)
     for start in (starts_s * RATE_HZ).astype(int):
         part = one[: max(0, length - start)]
@@ -130,7 +129,6 @@ def _beep(rng: np.random.Generator, length: int) -> Doubles:
 
 
 def _doorbell(rng: np.random.Generator, length: int) -> Doubles:
-    """Two notes, the second lower."""
     first, ratio = rng.uniform(500, 1200), rng.uniform(0.7, 0.85)
     partials = np.array([1.0, 2.0, 2.76, 4.1, 5.4])
     notes = [_struck(rng, RATE_HZ, first * pitch * partials, rng.uniform(0.3, 0.8)) for pitch in (1.0, ratio)]

@@ -18,8 +18,8 @@ from fleet_protocol.messages.rest import RoundPlan
 from fleet_protocol.numbers.arrays import Doubles, Floats
 from fleet_protocol.numbers.embedding_statistics import Scatter
 from fleet_protocol.numbers.fixed_point import FixedPoint
-from fleet_protocol.secure_sums.class_sums import MOST_NUMBERS
 from fleet_protocol.secure_sums.discrete_gaussian import discrete_gaussian
+from fleet_protocol.secure_sums.layouts import MOST_NUMBERS
 from fleet_protocol.secure_sums.masking import Words
 from fleet_protocol.secure_sums.roster import largest_group, threshold_of
 

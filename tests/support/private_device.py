@@ -7,7 +7,7 @@ import numpy as np
 from fleet_protocol.messages.private_rounds import RevealedShares
 from fleet_protocol.messages.rest import Update, Work
 from fleet_protocol.numbers.tensors import pack
-from fleet_protocol.secure_sums.class_sums import SumLayout
+from fleet_protocol.secure_sums.layouts import SumLayout
 from fleet_protocol.secure_sums.primitives import signing_public_key
 from fleet_protocol.secure_sums.roster import Roster, context_digest
 from fleet_protocol.secure_sums.round_secret import RoundSecret

@@ -12,9 +12,8 @@ from sqlalchemy.orm import Session
 
 from aggregator_server import errors
 from aggregator_server.aggregation.contract import UploadTerms
-from aggregator_server.fleet.public_sets import feature_range, upload_terms
+from aggregator_server.fleet.publications import feature_range, read_manifest, upload_terms
 from aggregator_server.fleet.reputation import note_refusal
-from aggregator_server.fleet.shared_models import read_manifest
 from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
 from aggregator_server.names import check_name
 from aggregator_server.rounds.plan import parsed_plan
@@ -186,7 +185,6 @@ def _terms(store: Store, round_id: int, model: str | None) -> UploadTerms:
 
 
 def _way(name: str, terms: UploadTerms) -> Strategy | PrivateWay:
-    """Return what checks a round's uploads."""
     found = strategy(name)
     return found if terms.plan is None or terms.plan.private is None or found.private is None else found.private
 

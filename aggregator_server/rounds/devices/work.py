@@ -12,7 +12,7 @@ from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.class_backing import backing_of, note_refusals
 from aggregator_server.fleet.classes import all_classes, merged_classes, retired_classes
 from aggregator_server.fleet.devices import STANDING, Standing, require_active
-from aggregator_server.fleet.shared_models import model_blob
+from aggregator_server.fleet.publications import model_blob
 from aggregator_server.rounds.devices.uploads import check_metrics
 from aggregator_server.rounds.history import fine_tuning_due, newest_result
 from aggregator_server.rounds.plan import parsed_plan, plan_of_text
@@ -189,7 +189,6 @@ def _to_learn_from(session: Session, work: Work, device_id: str) -> Work:
 
 
 def _pending(session: Session, device_id: str, merged: Sequence[MergedClass]) -> tuple[ClassAssignment, ...]:
-    """Return the notices of its new sounds that a device has not got."""
     rows: Iterable[Any] = session.execute(_PENDING, {"of_device": device_id})
     present = {item.class_id: item.into for item in merged}
     return tuple(ClassAssignment(slot, present.get(class_id, class_id)) for slot, class_id in rows)

@@ -165,7 +165,6 @@ def _lacks_holders(roster: Roster, group: PrivateGroup, present: Collection[str]
 
 
 def _count_answers(session: Session, round_id: int, stage: PrivateStage) -> int:
-    """Return how many devices have answered in a stage."""
     counted = select(func.count()).select_from(_TAKING_PART)
     return session.scalar(counted.where(PARTICIPANTS.c.round_id == round_id, _ANSWERS[stage])) or 0
 

@@ -21,8 +21,8 @@ from aggregator_server.schemas import ClassDetail
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ACTIVE
 from aggregator_server.web.dashboard.access import Operator, OwnForm, Signed
-from aggregator_server.web.dashboard.new_sounds import NewSounds, new_sounds_of
 from aggregator_server.web.dashboard.rendering import NOTES, PageRoute, render, to_page
+from aggregator_server.web.dashboard.round_figures import NewSounds, new_sounds_of
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.classes import ClassId
 from aggregator_server.web.service import Service
@@ -153,7 +153,6 @@ def retire(service: CurrentService, visit: Signed, _form: OwnForm, class_id: Cla
 
 
 def _new_sounds(store: Store, info: ClassDetail) -> NewSounds | None:
-    """Return the reports of the round that discovered a class; None for a class of the public set."""
     if info.discovered_in is None:
         return None
     try:

@@ -9,8 +9,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from aggregator_server.errors import AggregatorError
 from aggregator_server.fleet.health import find_away
-from aggregator_server.fleet.public_sets import current_version
-from aggregator_server.fleet.shared_models import current_model
+from aggregator_server.fleet.publications import current_model, current_version
 from aggregator_server.operator_changes.restore_and_undo import restore_round
 from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.opening import fleet_kind, open_round
@@ -22,10 +21,9 @@ from aggregator_server.strategies.registry import recommended, strategies
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import Strategy
 from aggregator_server.web.dashboard.access import Form, Operator, OwnForm, Signed
-from aggregator_server.web.dashboard.new_sounds import new_sounds_of
 from aggregator_server.web.dashboard.overview import PROGRESS
 from aggregator_server.web.dashboard.rendering import PageRoute, render, to_page
-from aggregator_server.web.dashboard.round_figures import open_round_view, round_view
+from aggregator_server.web.dashboard.round_figures import new_sounds_of, open_round_view, round_view
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.rounds import RoundId
 from aggregator_server.web.service import Service

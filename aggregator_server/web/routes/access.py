@@ -43,7 +43,6 @@ Bearer = HTTPAuthorizationCredentials | None
 
 
 async def _get_service(request: Request) -> Service:
-    """Return the running server's state."""
     found: Service = request.app.state.service
     return found
 
@@ -61,7 +60,6 @@ def _of_role(scheme: HTTPBearer, role: Role) -> Any:  # noqa: ANN401  (as FastAP
 async def _require_enrolment(
     request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_ENROL)]
 ) -> Entry:
-    """Admit devices that were invited, have the enrolment token, or are enrolled already."""
     token = "" if bearer is None else bearer.credentials
     terms = service.terms
     invitation_id = None
@@ -87,7 +85,6 @@ async def _require_member(
     bearer: Annotated[Bearer, Security(_DEVICE)],
     person: Annotated[Bearer, Security(_VIEWER)],
 ) -> None:
-    """Admit enrolled devices and everybody with a token of his own."""
     token = person.credentials if person else ""
     if token.startswith(USER_PREFIX) or same(token, service.tokens.admin):
         await _admit_person(request, service, person, "viewer")

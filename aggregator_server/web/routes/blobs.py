@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path
 from fastapi.responses import Response, StreamingResponse
 
 from aggregator_server.errors import BlobError
-from aggregator_server.fleet.public_sets import require_served
+from aggregator_server.fleet.publications import require_served
 from aggregator_server.store.store import Store
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import MEMBER_ERRORS, CurrentService, Member

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from aggregator_server import errors
 from aggregator_server.fleet.audit import Actor
 from aggregator_server.fleet.enrolment import Entry
-from aggregator_server.fleet.shared_models import published_model
+from aggregator_server.fleet.publications import published_model
 from aggregator_server.fleet.tokens import require_open
 from aggregator_server.rounds.publishing import describe_model, describe_public_set, publish_model, publish_public_set
 from aggregator_server.schemas import ModelInfo, PublicSetInfo

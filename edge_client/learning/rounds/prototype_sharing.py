@@ -38,7 +38,7 @@ from fleet_protocol.numbers.joint_statistics import JointStatistics
 from fleet_protocol.numbers.tensors import Arrays, pack
 from fleet_protocol.numbers.word_order import WordOrder
 from fleet_protocol.secure_sums.bounded_sums import BoundedLayout, directions_of
-from fleet_protocol.secure_sums.class_sums import SumLayout
+from fleet_protocol.secure_sums.layouts import SumLayout
 from fleet_protocol.secure_sums.masking import Words
 
 

@@ -22,8 +22,8 @@ from fleet_protocol.errors import ProtocolError
 from fleet_protocol.messages.rest import Update, Work
 from fleet_protocol.numbers.arrays import Floats
 from fleet_protocol.numbers.tensors import Arrays
+from fleet_protocol.secure_sums.layouts import ScoreLayout
 from fleet_protocol.secure_sums.masking import Words
-from fleet_protocol.secure_sums.model_sums import ScoreLayout
 
 
 class ScoreSharing(ClientUpdate):

@@ -23,8 +23,8 @@ from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.messages.rest import ClassInfo, Update, Work
 from fleet_protocol.numbers.tensors import Arrays
+from fleet_protocol.secure_sums.layouts import WeightLayout
 from fleet_protocol.secure_sums.masking import Words
-from fleet_protocol.secure_sums.model_sums import WeightLayout
 
 
 class WeightSharing(ClientUpdate):

@@ -11,7 +11,7 @@ from fleet_protocol.bundle.bundle_file import unpack_bundle
 from fleet_protocol.messages.public_set import unpack_consensus
 from fleet_protocol.messages.rest import Choice
 from fleet_protocol.numbers.tensors import unpack
-from fleet_protocol.secure_sums.model_sums import CHANGE, ScoreLayout, WeightLayout
+from fleet_protocol.secure_sums.layouts import CHANGE, ScoreLayout, WeightLayout
 from tests.support.aggregator_process import SETTINGS, public_set, tiny_bundle
 from tests.support.core_fleet import refusal
 from tests.support.private_device import PrivateDevice

@@ -2,8 +2,8 @@
 
 from aggregator_server.rounds.replies import describe_round
 from aggregator_server.schemas import DiscoveryInfo, GroupInfo, ReportInfo
-from aggregator_server.web.dashboard.new_sounds import describe, new_sounds_of
 from aggregator_server.web.dashboard.rendering import environment
+from aggregator_server.web.dashboard.round_figures import describe, new_sounds_of
 
 NAMES = {f"{number:032x}": f"device {number}" for number in range(10)}
 

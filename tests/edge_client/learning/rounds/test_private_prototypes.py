@@ -11,7 +11,7 @@ from edge_client.features.front_end import open_front_end
 from fleet_protocol.messages.private_rounds import PrivatePlan
 from fleet_protocol.messages.rest import Choice, ClassInfo
 from fleet_protocol.numbers.tensors import unpack
-from fleet_protocol.secure_sums.class_sums import SumLayout
+from fleet_protocol.secure_sums.layouts import SumLayout
 from tests.support.phrases import joined, write_takes
 from tests.support.private_dealer import Dealer, Party
 from tests.support.round_work import work_of

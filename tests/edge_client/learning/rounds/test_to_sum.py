@@ -17,7 +17,7 @@ from fleet_protocol.bundle.labels import LabelMap, Slot
 from fleet_protocol.messages.private_rounds import PrivatePlan
 from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.messages.rest import Choice, ClassInfo
-from fleet_protocol.secure_sums.model_sums import ScoreLayout, WeightLayout
+from fleet_protocol.secure_sums.layouts import ScoreLayout, WeightLayout
 from tests.support.round_work import work_of
 
 CLASSES = tuple(ClassInfo(f"c{number}", f"word {number}") for number in range(3))

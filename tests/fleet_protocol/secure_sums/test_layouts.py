@@ -11,7 +11,7 @@ from fleet_protocol.errors import SecureSumError
 from fleet_protocol.messages.private_rounds import PrivatePlan
 from fleet_protocol.messages.rest import Choice
 from fleet_protocol.numbers.fixed_point import FixedPoint
-from fleet_protocol.secure_sums.class_sums import RANGE, SumLayout
+from fleet_protocol.secure_sums.layouts import RANGE, SumLayout
 from fleet_protocol.secure_sums.roster import largest_group
 from tests.support.secure_group import PLAN, plan_of
 
