@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from sqlalchemy import ColumnElement, bindparam, literal, select
 from sqlalchemy.orm import Session
 
-from aggregator_server import errors
+from aggregator_server.errors import DeviceRevokedError, NotAuthenticatedError, RefusedError
 from aggregator_server.fleet.audit import Actor, What, audit
 from aggregator_server.fleet.health import is_outdated
 from aggregator_server.fleet.reputation import with_reputation
@@ -47,7 +47,7 @@ def identify(tables: Tables, secret: str, *, waiting: bool = False) -> Standing:
     """
     found = tables.first_row(_OF_SECRET, {"hash": hash_secret(secret)})
     if found is None:
-        raise errors.NotAuthenticatedError("no device is enrolled with this secret; enrol at POST /v1/devices first")
+        raise NotAuthenticatedError("no device is enrolled with this secret; enrol at POST /v1/devices first")
     known = Standing(*found)
     require_not_revoked(known)
     if not waiting:
@@ -141,7 +141,7 @@ def require_device(session: Session, device_id: str) -> DeviceRow:
     """Return a device's row. Raises RefusedError: there is no such device."""
     row = session.get(DeviceRow, device_id)
     if row is None:
-        raise errors.RefusedError("device_not_found", f"there is no device {device_id!r}; GET /v1/devices lists them")
+        raise RefusedError("device_not_found", f"there is no device {device_id!r}; GET /v1/devices lists them")
     return row
 
 
@@ -156,7 +156,7 @@ def require_active(row: DeviceRow | Standing) -> None:
     """Check that a device may take part. Raises DeviceRevokedError, RefusedError (an operator has yet to admit it)."""
     require_not_revoked(row)
     if row.waiting:
-        raise errors.RefusedError(
+        raise RefusedError(
             "device_waiting",
             f"device {row.device_id} waits to be admitted by an operator (`auricle-aggregator devices admit`)",
         )
@@ -165,7 +165,7 @@ def require_active(row: DeviceRow | Standing) -> None:
 def require_not_revoked(row: DeviceRow | Standing) -> None:
     """Check that a device is no former one. Raises DeviceRevokedError: it was revoked, or left."""
     if row.revoked_at is not None:
-        raise errors.DeviceRevokedError(
+        raise DeviceRevokedError(
             f"device {row.device_id} was revoked, or left; to take part again it needs a new invitation, a new "
             "identifier and a new secret",
             row.device_id,

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from aggregator_server import errors
+from aggregator_server.errors import InvalidRequestError, NotAuthenticatedError, RefusedError, TooManyError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.devices import OTHER_FRONT_END, require_not_revoked
@@ -54,7 +54,7 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
         if row is None:
             row = _insert(session, enrolment, secret_hash, now, entry)
         elif not same(row.secret_hash, secret_hash):
-            raise errors.RefusedError(
+            raise RefusedError(
                 "device_taken",
                 f"device {enrolment.device_id} is enrolled with another secret; a new device draws a new identifier",
             )
@@ -75,11 +75,9 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
 
 def _insert(session: Session, enrolment: Enrolment, secret_hash: str, now: float, entry: Entry) -> DeviceRow:
     if entry.device_id is not None:
-        raise errors.NotAuthenticatedError(
-            "a new device needs an invitation or the enrolment token, not a device's secret"
-        )
+        raise NotAuthenticatedError("a new device needs an invitation or the enrolment token, not a device's secret")
     if session.scalar(select(DeviceRow.device_id).where(DeviceRow.secret_hash == secret_hash)):
-        raise errors.RefusedError("secret_taken", "another device enrolled with this secret; draw a new random one")
+        raise RefusedError("secret_taken", "another device enrolled with this secret; draw a new random one")
     if entry.per_minute is not None:
         _require_quota(session, entry.per_minute, entry.invitation_id, now)
     invitation = None if entry.invitation_id is None else require_open(session, entry.invitation_id, now)
@@ -105,11 +103,9 @@ def _require_quota(session: Session, per_minute: int, invitation_id: int | None,
     brought = select(func.count()).select_from(DeviceRow).where(whose)
     lately = session.scalar(brought.where(DeviceRow.enrolled_at > now - _MINUTE_S)) or 0
     if lately >= per_minute:
-        raise errors.TooManyError(
-            f"{lately} devices enrolled with this token within a minute; try again later", _MINUTE_S
-        )
+        raise TooManyError(f"{lately} devices enrolled with this token within a minute; try again later", _MINUTE_S)
     if invitation_id is None and (session.scalar(brought) or 0) >= DEVICES_PER_ENROLMENT_TOKEN:
-        raise errors.TooManyError(
+        raise TooManyError(
             f"{DEVICES_PER_ENROLMENT_TOKEN} devices enrolled with the enrolment token, and no more may; invite others "
             "(`auricle-aggregator invite`)",
             _HOUR_S,
@@ -118,30 +114,28 @@ def _require_quota(session: Session, per_minute: int, invitation_id: int | None,
 
 def _check(enrolment: Enrolment) -> FeatureSettings:
     if not _DEVICE_ID.fullmatch(enrolment.device_id):
-        raise errors.InvalidRequestError(
-            f"device_id must be 32 lower-case hex digits, not {enrolment.device_id[:80]!r}"
-        )
+        raise InvalidRequestError(f"device_id must be 32 lower-case hex digits, not {enrolment.device_id[:80]!r}")
     if not _SECRET.fullmatch(enrolment.secret):
-        raise errors.InvalidRequestError("secret must be 32 to 256 printable ASCII characters without blanks")
+        raise InvalidRequestError("secret must be 32 to 256 printable ASCII characters without blanks")
     check_name(enrolment.name, "a device's name")
     check_name(enrolment.architecture, "an architecture's name")
     if not 0 <= enrolment.clips < CLIPS:
-        raise errors.InvalidRequestError(f"clips must be from 0 to {CLIPS - 1}, not {enrolment.clips}")
+        raise InvalidRequestError(f"clips must be from 0 to {CLIPS - 1}, not {enrolment.clips}")
     for name in ("network", "signing_key"):
         text = getattr(enrolment, name)
         if text and not is_digest(text):
-            raise errors.InvalidRequestError(f"{name} must be 64 lower-case hex digits or left out, not {text[:80]!r}")
+            raise InvalidRequestError(f"{name} must be 64 lower-case hex digits or left out, not {text[:80]!r}")
     if enrolment.trouble:
         check_name(enrolment.trouble, "a device's trouble")
     if len(enrolment.labels) > LABELS:
-        raise errors.InvalidRequestError(f"{len(enrolment.labels)} labels are more than the {LABELS} that are allowed")
+        raise InvalidRequestError(f"{len(enrolment.labels)} labels are more than the {LABELS} that are allowed")
     for label in enrolment.labels:
         check_name(label, "a label")
     try:
         check_name(str(enrolment.features.get("preset")), "the features' preset")
         return FeatureSettings.from_json(enrolment.features)
     except ProtocolError as error:
-        raise errors.InvalidRequestError(f"features: {error}") from error
+        raise InvalidRequestError(f"features: {error}") from error
 
 
 def _check_versions(versions: Versions) -> dict[str, str] | None:
@@ -150,7 +144,7 @@ def _check_versions(versions: Versions) -> dict[str, str] | None:
     for name, text in said.items():
         check_name(text, f"versions.{name}", VERSION_LENGTH)
     if versions.bundle_sha256 and not is_digest(versions.bundle_sha256):
-        raise errors.InvalidRequestError(
+        raise InvalidRequestError(
             f"versions.bundle_sha256 must be 64 lower-case hex digits or left out, not {versions.bundle_sha256!r}"
         )
     return said or None

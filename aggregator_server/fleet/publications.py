@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, bindparam, case, select
 from sqlalchemy.orm import Session
 
-from aggregator_server import errors
 from aggregator_server.aggregation.contract import UploadTerms
 from aggregator_server.aggregation.input_bounds import FeatureRange
+from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import BLOBS, MODELS, PUBLIC_SETS, DeviceRow, ModelRow, PublicSetRow
@@ -45,7 +45,7 @@ def require_fleets_features(session: Session, settings: FeatureSettings, whose: 
         try:
             public_set.settings.require_same(settings, "the public set", whose)
         except FeatureMismatchError as error:
-            raise errors.RefusedError("feature_mismatch", f"{hint}{error}") from error
+            raise RefusedError("feature_mismatch", f"{hint}{error}") from error
 
 
 def upload_terms(session: Session) -> UploadTerms:
@@ -73,7 +73,7 @@ def require_served(store: Store, sha256: str) -> None:
     with store.reading() as session:
         kind = session.execute(_KIND, {"of_blob": sha256}).scalar()
     if kind not in _SERVED:
-        raise errors.RefusedError(
+        raise RefusedError(
             "blob_not_found",
             f"no public set, consensus, model, weights or prototypes have the digest {sha256!r}; ask /v1/work for the "
             "current ones",
@@ -84,7 +84,7 @@ def published_set(session: Session) -> PublicSetRow:
     """Return the newest version of the public set. Raises RefusedError: none has been published."""
     row = current_version(session)
     if row is None:
-        raise errors.RefusedError(
+        raise RefusedError(
             "public_set_not_found",
             "no public set yet; an administrator publishes one with `auricle-aggregator publish`",
         )
@@ -111,7 +111,7 @@ def published_model(session: Session) -> ModelRow:
     """Return the model that was published last. Raises RefusedError: none has been published."""
     row = current_model(session)
     if row is None:
-        raise errors.RefusedError(
+        raise RefusedError(
             "model_not_found", "no model yet; an administrator publishes one with `auricle-aggregator publish-model`"
         )
     return row
@@ -121,7 +121,7 @@ def required_model(session: Session) -> ModelRow:
     """Return the model that a new round trains. Raises RefusedError: there is none, or it has too few slots."""
     model = current_model(session)
     if model is None:
-        raise errors.RefusedError(
+        raise RefusedError(
             "no_model",
             "this strategy shares a model, and none has been published; "
             "publish one with `auricle-aggregator publish-model`",
@@ -156,7 +156,7 @@ def check_capacity(session: Session, capacity: int) -> None:
     """Check that a head has a slot for every class of the fleet. Raises RefusedError: it has not."""
     classes = len(all_classes(session))
     if classes > capacity:
-        raise errors.RefusedError(
+        raise RefusedError(
             "model_too_small",
             f"the fleet has {classes} classes and the model's head {capacity} slots; "
             "publish a model that was built with a larger --capacity",

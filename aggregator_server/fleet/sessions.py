@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.errors import NotAuthenticatedError
 from aggregator_server.fleet.audit import Actor, audit
-from aggregator_server.fleet.tokens import FIRST, Person, find_person, find_token, owner_of
+from aggregator_server.fleet.tokens import FIRST, Person, find_person, owner_of
 from aggregator_server.limits import SESSION_S, SESSIONS_PER_TOKEN, SIGN_IN_LINK_S
 from aggregator_server.security import ONCE_PREFIX, draw, hash_secret, same
 from aggregator_server.store.store import Tables
@@ -35,28 +35,20 @@ def sign_in(tables: Tables, token: str, first: str, address: str | None, now: fl
 
     Raises NotAuthenticatedError: nobody has the token, it has expired or was revoked; the link was used, or is old.
     """
-    secret, token_id, proof = secrets.token_urlsafe(32), None, None
-    person: Person | None = FIRST
-    once = token.startswith(ONCE_PREFIX)
-    if once or same(token, first):
-        proof = _mark(secret, first)
-    else:
-        person, token_id = find_person(tables, token, now), find_token(tables, token)
+    secret, once = secrets.token_urlsafe(32), token.startswith(ONCE_PREFIX)
+    person = FIRST if once or same(token, first) else find_person(tables, token, now)
     if person is None:
         raise NotAuthenticatedError("nobody has this token; `auricle-aggregator tokens add` makes one")
     with tables.writing() as session:
         if once:
             _use_up(session, token, first, now)
         session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
-        own = select(SessionRow.session_hash).where(SessionRow.token_id.is_not_distinct_from(token_id))
-        newest = own.order_by(SessionRow.made_at.desc()).limit(SESSIONS_PER_TOKEN - 1)
-        kept = session.scalars(newest).all()
-        session.execute(
-            delete(SessionRow)
-            .where(SessionRow.token_id.is_not_distinct_from(token_id))
-            .where(SessionRow.session_hash.not_in(kept))
-        )
-        session.add(_row(secret, token_id, proof, now, SESSION_S))
+        of_token = SessionRow.token_id.is_not_distinct_from(person.token_id)
+        own = select(SessionRow.session_hash).where(of_token).order_by(SessionRow.made_at.desc())
+        kept = session.scalars(own.limit(SESSIONS_PER_TOKEN - 1)).all()
+        session.execute(delete(SessionRow).where(of_token, SessionRow.session_hash.not_in(kept)))
+        proof = _mark(secret, first) if person.token_id is None else None
+        session.add(_row(secret, person.token_id, proof, now, SESSION_S))
         audit(session, "signed_in", Actor(person.name, address), now, role=person.role)
     return secret
 

@@ -38,6 +38,7 @@ class Person:
 
     name: str
     role: Role
+    token_id: int | None = None  # number of the token; None of the administrator's
 
     def may(self, role: Role) -> bool:
         """Say whether the role reaches as far as another."""
@@ -104,7 +105,7 @@ def owner_of(row: TokenRow, now: float) -> Person:
     if row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now):
         what = "has expired" if row.revoked_at is None else "was revoked"
         raise NotAuthenticatedError(f"token {row.token_id} of {row.name!r} {what}; ask an administrator for another")
-    return Person(f"{row.name} (token {row.token_id})", cast("Role", row.role))
+    return Person(f"{row.name} (token {row.token_id})", cast("Role", row.role), row.token_id)
 
 
 def _expiry(seconds: float | None, now: float) -> float | None:

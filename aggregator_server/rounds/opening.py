@@ -13,7 +13,7 @@ from sqlalchemy import func, insert
 from sqlalchemy import select as select_rows
 from sqlalchemy.orm import Session
 
-from aggregator_server import errors
+from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.devices import device_names
@@ -68,11 +68,9 @@ def _insert_round(
     """
     public_set = current_version(session)
     if public_set is None:
-        raise errors.RefusedError(
-            "no_public_set", "there is no public set yet; publish one with `auricle-aggregator publish`"
-        )
+        raise RefusedError("no_public_set", "there is no public set yet; publish one with `auricle-aggregator publish`")
     if how.needs_embeddings and not public_set.settings.is_embedding:
-        raise errors.RefusedError(
+        raise RefusedError(
             "invalid_plan",
             f"strategy {how.name!r} compares embeddings of one network, and the public set's features are "
             f"{public_set.settings.describe()}; publish a public set with the features of a pretrained front end, such "
@@ -135,7 +133,7 @@ def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> t
         _require_group(session, plan.private, len(selected), len(candidates.device_ids))
         _require_above_noise(plan.private, len(selected))
     if not selected:
-        raise errors.RefusedError("no_devices", _why_nobody(session, plan, any_may=bool(len(candidates.device_ids))))
+        raise RefusedError("no_devices", _why_nobody(session, plan, any_may=bool(len(candidates.device_ids))))
     away = ~are_there(candidates, plan.selection)
     silence = dict(zip(candidates.device_ids[away].tolist(), candidates.unseen_s[away].tolist(), strict=True))
     row.details = _left_out(session, {device_id.decode(): now - unseen for device_id, unseen in silence.items()})
@@ -149,7 +147,7 @@ def _require_group(session: Session, private: PrivatePlan, selected: int, able: 
         return
     unable = count_devices(session, IS_ACTIVE) - able
     more = f"; {unable} others cannot take part in one: they need the extra `private`" if unable else ""
-    raise errors.RefusedError(
+    raise RefusedError(
         "invalid_plan",
         f"a private round with groups of {private.group_size} needs {needed} devices that are there and can take part "
         f"in one, and {selected} were found{more}. Ask for smaller groups, or for a round that is not private",
@@ -161,7 +159,7 @@ def _require_above_noise(private: PrivatePlan, selected: int) -> None:
     groups = max(1, selected // private.group_size)
     if private.noise and drowns(private.noise, selected, groups):
         epsilon = epsilon_of(spent_by(private.noise))
-        raise errors.RefusedError(
+        raise RefusedError(
             "invalid_plan",
             f"with epsilon {epsilon:.3g} the noise hides even a sound that all of {selected} devices in {groups} "
             f"group{'' if groups == 1 else 's'} have. Ask for a larger epsilon, for larger groups, or for more devices",
@@ -174,7 +172,7 @@ def _with_statistics(plan: RoundPlan, settings: FeatureSettings) -> RoundPlan:
         return plan
     manifest = shipped_manifest(settings.digest)
     if manifest is None:
-        raise errors.RefusedError(
+        raise RefusedError(
             "invalid_plan",
             "a private round with noise needs the statistics of the front end's pretraining, and none that comes with "
             f"Auricle has the public set's features {settings.describe()}; leave epsilon out, or use a public set of "

@@ -38,8 +38,8 @@ def make_plan(request: RoundRequest, chosen: Strategy | None = None) -> RoundPla
     Raises RefusedError: there is no such strategy, or a setting is unknown, of a wrong type or out of range.
     """
     chosen = chosen or strategy(request.strategy)
-    _check(request)
     try:
+        _check(request)
         usual = chosen.personalisation if request.private is None else "none"
         personalisation = complete("personalisation", request.personalisation or Choice(usual))
         _check_groups(personalisation, chosen)
@@ -64,17 +64,13 @@ def make_plan(request: RoundRequest, chosen: Strategy | None = None) -> RoundPla
 def _check(request: RoundRequest) -> None:
     """Check the numbers that are no method's settings."""
     if not 0 < request.deadline_s <= _MAX_DEADLINE_S:
-        raise RefusedError(
-            "invalid_plan", f"deadline_s must be above 0 and at most {_MAX_DEADLINE_S:g} s, not {request.deadline_s!r}"
-        )
+        raise PlanError(f"deadline_s must be above 0 and at most {_MAX_DEADLINE_S:g} s, not {request.deadline_s!r}")
     if not 0 <= request.quorum <= 1:
-        raise RefusedError("invalid_plan", f"quorum is a share from 0 to 1, not {request.quorum!r}")
+        raise PlanError(f"quorum is a share from 0 to 1, not {request.quorum!r}")
     if not 0 <= request.seed < 2**31:
-        raise RefusedError("invalid_plan", f"seed must be from 0 to {2**31 - 1}, not {request.seed!r}")
+        raise PlanError(f"seed must be from 0 to {2**31 - 1}, not {request.seed!r}")
     if request.new_classes is not None and not 1 <= request.new_classes <= 1_000:
-        raise RefusedError(
-            "invalid_plan", f"new_classes must be from 1 to 1000 or left out, not {request.new_classes!r}"
-        )
+        raise PlanError(f"new_classes must be from 1 to 1000 or left out, not {request.new_classes!r}")
 
 
 def _check_groups(personalisation: Choice, chosen: Strategy) -> None:
@@ -82,46 +78,36 @@ def _check_groups(personalisation: Choice, chosen: Strategy) -> None:
     known = personalisations()
     if known[personalisation.name].groups and not chosen.shares_model:
         able = ", ".join(sorted(name for name, other in known.items() if not other.groups))
-        raise RefusedError(
-            "invalid_plan",
+        raise PlanError(
             f"strategy {chosen.name!r} shares no model that groups could train among themselves; "
-            f"its personalisation can be: {able}",
+            f"its personalisation can be: {able}"
         )
 
 
 def _private(request: RoundRequest, chosen: Strategy, personalisation: Choice) -> PrivatePlan:
-    """Return how a round sums. Raises RefusedError: something of the request needs each device's own numbers."""
+    """Return how a round sums. Raises PlanError: something of the request needs each device's own numbers."""
     assert request.private is not None
     groups, epsilon = request.private.groups, request.private.epsilon
     if chosen.private is None:
         able = ", ".join(sorted(name for name, other in strategies().items() if other.private is not None))
-        raise RefusedError(
-            "invalid_plan", f"strategy {chosen.name!r} needs each device's upload; a private round can be of: {able}"
-        )
+        raise PlanError(f"strategy {chosen.name!r} needs each device's upload; a private round can be of: {able}")
     if not LEAST_GROUP <= groups <= LARGEST_GROUP:
-        raise RefusedError(
-            "invalid_plan",
+        raise PlanError(
             f"private groups have {LEAST_GROUP} to {LARGEST_GROUP} devices, not {groups}: of fewer a sum says too "
-            "much of each, and of more one that stays away costs too much",
+            "much of each, and of more one that stays away costs too much"
         )
     if personalisation.name != "none":
-        raise RefusedError(
-            "invalid_plan", f"a private round has personalisation 'none', not {personalisation.name!r}; leave it out"
-        )
+        raise PlanError(f"a private round has personalisation 'none', not {personalisation.name!r}; leave it out")
     if request.new_classes is not None:
-        raise RefusedError("invalid_plan", "a private round looks for no new sounds; leave new_classes out")
+        raise PlanError("a private round looks for no new sounds; leave new_classes out")
     if epsilon is None:
         return PrivatePlan(groups)
     if chosen.private.settings_with_noise is None:
-        raise RefusedError(
-            "invalid_plan",
-            f"what a device adds in a round of {chosen.name!r} has no bound for noise; leave epsilon out",
-        )
+        raise PlanError(f"what a device adds in a round of {chosen.name!r} has no bound for noise; leave epsilon out")
     if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
-        raise RefusedError(
-            "invalid_plan",
+        raise PlanError(
             f"epsilon is from {_LEAST_EPSILON} to {_MOST_EPSILON:g}, not {epsilon!r}: with less nothing is left of a "
-            "sum but noise, and more promises nothing",
+            "sum but noise, and more promises nothing"
         )
     return PrivatePlan(groups, noise_for(epsilon))
 
@@ -139,9 +125,7 @@ def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value], private: P
     wanted = _choice(wanted, chosen.aggregation)
     if wanted.name not in chosen.aggregations:
         allowed = ", ".join(sorted(chosen.aggregations))
-        raise RefusedError(
-            "invalid_plan", f"this strategy cannot use the aggregation {wanted.name!r}; it can use: {allowed}"
-        )
+        raise PlanError(f"this strategy cannot use the aggregation {wanted.name!r}; it can use: {allowed}")
     known = known_settings("aggregation")[wanted.name]
     own = {name: value for name, value in chosen.defaults.items() if name in known}
     fixed: Mapping[str, Value] = {}
@@ -149,9 +133,8 @@ def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value], private: P
         fixed = (chosen.private.settings_with_noise or {}) if private.noise else chosen.private.settings
     for name, value in fixed.items():
         if wanted.settings.get(name, value) != value:
-            raise RefusedError(
-                "invalid_plan",
+            raise PlanError(
                 f"a private round cannot have {name} = {wanted.settings[name]!r}, which needs each device's upload; "
-                f"leave it out ({value!r})",
+                f"leave it out ({value!r})"
             )
     return complete("aggregation", Choice(wanted.name, own | dict(fixed) | wanted.settings))

@@ -5,7 +5,7 @@ import time
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from aggregator_server import errors
+from aggregator_server.errors import InvalidRequestError, RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.publications import (
@@ -44,7 +44,7 @@ def publish_public_set(store: Store, incoming: Incoming, by: Actor = SERVER) -> 
         if current is None or current.sha256 != sha256:
             require_no_open_round(session, "; let it end or cancel it before publishing another public set")
             if newest_done(session) is not None:
-                raise errors.RefusedError(
+                raise RefusedError(
                     "public_set_in_use",
                     "the fleet has a consensus or weights by the current public set's classes; another one needs a "
                     "data folder of its own",
@@ -110,14 +110,12 @@ def _read_public_set(data: Buffer) -> PublicSet:
         for info in public_set.classes:
             check_name(info.class_id, "a class's identifier", length=64)
             check_name(info.name, "a class's name")
-    except (ProtocolError, errors.InvalidRequestError) as error:
-        raise errors.RefusedError(
-            "malformed_public_set", f"the body cannot be used as a public set: {error}"
-        ) from error
+    except (ProtocolError, InvalidRequestError) as error:
+        raise RefusedError("malformed_public_set", f"the body cannot be used as a public set: {error}") from error
     names = [info.name.casefold() for info in public_set.classes]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise errors.RefusedError(
+        raise RefusedError(
             "malformed_public_set", f"two classes of the public set are called {twice[0]!r}; names must differ"
         )
     return public_set
@@ -131,7 +129,7 @@ def _require_devices_features(session: Session, settings: FeatureSettings) -> No
         .limit(5)
     ).all()
     if foreign:
-        raise errors.RefusedError(
+        raise RefusedError(
             "fleet_features",
             f"the public set's features are {settings.describe()}; enrolled devices use others: {', '.join(foreign)}. "
             "Publish a set with their features, or revoke those devices.",
@@ -142,6 +140,6 @@ def _read_manifest(data: Buffer) -> Manifest:
     try:
         manifest = unpack_bundle(data, "the body").manifest
         check_name(manifest.architecture, "the architecture's name")
-    except (ProtocolError, errors.InvalidRequestError) as error:
-        raise errors.RefusedError("malformed_model", f"the body cannot be used as a model: {error}") from error
+    except (ProtocolError, InvalidRequestError) as error:
+        raise RefusedError("malformed_model", f"the body cannot be used as a model: {error}") from error
     return manifest

@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import and_, bindparam, case, exists, insert, literal, select, update
 from sqlalchemy.orm import Session
 
-from aggregator_server import errors
 from aggregator_server.aggregation.contract import UploadTerms
+from aggregator_server.errors import AggregatorError, InvalidRequestError, MalformedUpdateError, RefusedError
 from aggregator_server.fleet.publications import feature_range, read_manifest, upload_terms
 from aggregator_server.fleet.reputation import note_refusal
 from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
@@ -89,32 +89,30 @@ def _is_new(found: Any, round_id: int, device_id: str, sha256: str | None, now: 
     if found is None:
         raise no_such_round(round_id)
     if found.device_id is None:
-        raise errors.RefusedError(
+        raise RefusedError(
             "not_selected", f"device {device_id} was not selected for round {round_id}; GET /v1/work says what to do"
         )
     if found.upload is not None and sha256 in (None, found.upload):
         return False
     if found.upload is not None:
-        raise errors.RefusedError(
+        raise RefusedError(
             "duplicate_update", f"device {device_id} uploaded {found.upload} for round {round_id}; that one stands"
         )
     if not is_open(found):
-        raise errors.RefusedError(
-            "round_closed", f"round {round_id} is {state_of(found)}; GET /v1/work says what to do next"
-        )
+        raise RefusedError("round_closed", f"round {round_id} is {state_of(found)}; GET /v1/work says what to do next")
     if found.quarantined_at is not None:
-        raise errors.RefusedError(
+        raise RefusedError(
             "not_selected",
             f"device {device_id} is in quarantine, so its uploads do not count; GET /v1/devices/me says why. "
             "An operator can release it",
         )
     if now >= found.deadline_at:
         late = now - found.deadline_at
-        raise errors.RefusedError(
+        raise RefusedError(
             "round_closed", f"round {round_id} closed {late:.1f} s ago, at its deadline; ask GET /v1/work"
         )
     if found.stage is not None and (found.stage != "contribute" or not found.has_shares or found.dropped):
-        raise errors.RefusedError(
+        raise RefusedError(
             "stage_over",
             f"round {round_id} is private and in its stage {found.stage!r}, in which it takes no upload of device "
             f"{device_id}; GET /v1/work says what to do",
@@ -162,11 +160,11 @@ def check_update(
         arrays, document = view(incoming.content(), UPDATE)
         update = parse(Update, document)
     except ProtocolError as error:
-        raise errors.MalformedUpdateError(f"the upload cannot be read: {error}") from error
+        raise MalformedUpdateError(f"the upload cannot be read: {error}") from error
     _check(terms, update, round_id, device_id)
     try:
         _way(found.strategy, terms).check(terms, update, arrays)
-    except errors.MalformedUpdateError as error:
+    except MalformedUpdateError as error:
         with store.writing() as session:
             note_refusal(session, device_id, round_id, str(error), now)
         raise
@@ -194,7 +192,7 @@ def note_update(store: Store, update: Update, sha256: str, now: float) -> Receip
     with store.writing(durable=False) as session:
         try:
             found = _admit(session, update.round_id, update.device_id, sha256, now)
-        except errors.AggregatorError:  # the round ended meanwhile: no row will ever name these bytes
+        except AggregatorError:  # the round ended meanwhile: no row will ever name these bytes
             store.blobs.remove(sha256)
             raise
         if found is not None:
@@ -213,39 +211,39 @@ def note_update(store: Store, update: Update, sha256: str, now: float) -> Receip
 def check_metrics(metrics: dict[str, float]) -> None:
     """Check measurements: names and finite values. Raises InvalidRequestError: they cannot be stored."""
     if len(metrics) > METRICS:
-        raise errors.InvalidRequestError(f"{len(metrics)} metrics are more than the {METRICS} that are allowed")
+        raise InvalidRequestError(f"{len(metrics)} metrics are more than the {METRICS} that are allowed")
     for name, value in metrics.items():
         check_name(name, "a metric's name")
         if not abs(value) <= 1e300:  # holds for NaN too
-            raise errors.InvalidRequestError(f"metric {name!r} is {value!r}; it must be a finite number")
+            raise InvalidRequestError(f"metric {name!r} is {value!r}; it must be a finite number")
 
 
 def _check(terms: UploadTerms, update: Update, round_id: int, device_id: str) -> None:
     if (update.round_id, update.device_id) != (round_id, device_id):
-        raise errors.RefusedError(
+        raise RefusedError(
             "foreign_update",
             f"the upload's document names round {update.round_id!r} and device {update.device_id!r}, "
             f"but it was sent for round {round_id} by device {device_id}",
         )
     if update.features != terms.settings.digest:
-        raise errors.RefusedError(
+        raise RefusedError(
             "feature_mismatch",
             f"the upload's features were computed with other settings than the public set's.\n"
             f"  public set: {terms.settings.describe()}\n  upload: {_describe(update.features)}\n"
             "Use a bundle that was built with the public set's features, and enrol again.",
         )
     if type(update.clips) is not int or not 0 <= update.clips < CLIPS:
-        raise errors.MalformedUpdateError(f"clips must be a whole number from 0 to {CLIPS - 1}, not {update.clips!r}")
+        raise MalformedUpdateError(f"clips must be a whole number from 0 to {CLIPS - 1}, not {update.clips!r}")
     if not 0.0 <= update.label_entropy <= LABEL_ENTROPY:  # holds for NaN too
-        raise errors.MalformedUpdateError(
+        raise MalformedUpdateError(
             f"label_entropy must be from 0 to {LABEL_ENTROPY:g} nats, not {update.label_entropy!r}"
         )
     try:
         check_metrics(update.metrics)
-    except errors.InvalidRequestError as error:
-        raise errors.MalformedUpdateError(str(error)) from error
+    except InvalidRequestError as error:
+        raise MalformedUpdateError(str(error)) from error
     if update.public_set != terms.public_set:
-        raise errors.RefusedError(
+        raise RefusedError(
             "wrong_public_set",
             f"the upload scored public set {update.public_set!r}, the round's is {terms.public_set}; "
             "fetch that one and score it again",

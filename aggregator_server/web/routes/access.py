@@ -7,7 +7,7 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
-from aggregator_server import errors
+from aggregator_server.errors import DeviceRevokedError, NotAuthenticatedError
 from aggregator_server.fleet.audit import Actor
 from aggregator_server.fleet.devices import identify, is_enrolled
 from aggregator_server.fleet.enrolment import Entry
@@ -102,7 +102,7 @@ async def require_known(request: Request) -> None:
         if is_enrolled(service.store, token) or await service.for_device(_is_known, service, token):
             return
     message = "this address needs a token that the server knows: `Authorization: Bearer <token>`"
-    await service.for_device(service.refused_requests.refuse, request, errors.NotAuthenticatedError(message))
+    await service.for_device(service.refused_requests.refuse, request, NotAuthenticatedError(message))
 
 
 async def _current_actor(request: Request) -> Actor:
@@ -128,21 +128,21 @@ async def _admit_person(request: Request, service: Service, bearer: Bearer, role
 def _person(request: Request, service: Service, bearer: Bearer, role: Role) -> Person:
     try:
         person = find_person(service.store, bearer.credentials, time.time()) if bearer is not None else None
-    except errors.NotAuthenticatedError as error:
+    except NotAuthenticatedError as error:
         service.refused_requests.refuse(request, error)
     if person is None:
         message = f"this address needs a token of the role {role}: `Authorization: Bearer <token>`"
-        service.refused_requests.refuse(request, errors.NotAuthenticatedError(message))
+        service.refused_requests.refuse(request, NotAuthenticatedError(message))
     return person
 
 
 async def _admit_device(request: Request, service: Service, bearer: Bearer, refusal: str, *, waiting: bool) -> str:
     try:
         row = identify(service.store, "" if bearer is None else bearer.credentials, waiting=waiting)
-    except errors.NotAuthenticatedError:
-        error = errors.NotAuthenticatedError(f"{refusal}: `Authorization: Bearer <secret>`")
+    except NotAuthenticatedError:
+        error = NotAuthenticatedError(f"{refusal}: `Authorization: Bearer <secret>`")
         await service.for_device(service.refused_requests.refuse, request, error)
-    except errors.DeviceRevokedError as error:
+    except DeviceRevokedError as error:
         by = caller(request, f"device {error.device_id}")
         await service.for_device(service.refused_requests.note_revoked, by)
         raise

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from aggregator_server import errors
+from aggregator_server.errors import InvalidRequestError
 from aggregator_server.fleet import classes
 from aggregator_server.fleet.class_backing import approve_class
 from aggregator_server.fleet.class_details import describe_class, list_class_history
@@ -40,7 +40,7 @@ def list_history(service: CurrentService) -> tuple[ClassDetail, ...]:
 def change(service: CurrentService, by: By, class_id: ClassId, wanted: ClassChange) -> ClassDetail:
     """Make one change of a class; devices learn it with their next work."""
     if sum((wanted.name is not None, wanted.merge_into is not None, wanted.approve)) != 1:
-        raise errors.InvalidRequestError("one request makes one change: give a name, merge_into, or approve: true")
+        raise InvalidRequestError("one request makes one change: give a name, merge_into, or approve: true")
     if wanted.approve:
         approve_class(service.store, class_id, by)
     elif wanted.name is not None:

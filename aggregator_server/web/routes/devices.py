@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from aggregator_server import errors
+from aggregator_server.errors import DeviceRevokedError, InvitationSpentError, NotAuthenticatedError, TooManyError
 from aggregator_server.fleet import devices, enrolment
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.fleet.enrolment import Entry
@@ -46,12 +46,12 @@ async def enrol(
 def _enrol(request: Request, service: Service, entry: Entry, message: Enrolment) -> Enrolled:
     try:
         return enrolment.enrol(service.store, message, time.time(), entry)
-    except (errors.InvitationSpentError, errors.NotAuthenticatedError) as error:
+    except (InvitationSpentError, NotAuthenticatedError) as error:
         service.refused_requests.refuse(request, error)
-    except errors.TooManyError:
+    except TooManyError:
         service.refused_requests.note_limit(entry.by, "devices of a token")
         raise
-    except errors.DeviceRevokedError as error:
+    except DeviceRevokedError as error:
         service.refused_requests.note_revoked(caller(request, f"device {error.device_id}"))
         raise
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from aggregator_server import errors
+from aggregator_server.errors import InvitationSpentError
 from aggregator_server.fleet.audit import Actor
 from aggregator_server.fleet.enrolment import Entry
 from aggregator_server.fleet.publications import published_model
@@ -88,7 +88,7 @@ async def bundle(request: Request, service: CurrentService, entry: EntryOfCaller
     """Return the shared model's bundle as it was published, to a device that has yet to enrol."""
     try:
         return await stream(service, lambda: _open(service.store, entry))
-    except errors.InvitationSpentError as error:
+    except InvitationSpentError as error:
         await service.for_device(service.refused_requests.refuse, request, error)
         raise
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.types import DecoratedCallable
 from pydantic import TypeAdapter
 
-from aggregator_server import errors
+from aggregator_server.errors import InvalidRequestError, RefusedError
 from aggregator_server.rounds.devices.private_answers import Answer, take_answer
 from aggregator_server.rounds.devices.uploads import check_update, expected, note_update
 from aggregator_server.rounds.devices.work import acknowledge, next_work
@@ -69,7 +69,7 @@ async def work(
 async def learned(service: CurrentService, device_id: Device, round_id: RoundId, message: Learned) -> None:
     """Note that the round's classes and consensus reached the device. Saying it twice changes nothing."""
     if message.round_id != round_id:
-        raise errors.InvalidRequestError(f"the message names round {message.round_id}, the address round {round_id}")
+        raise InvalidRequestError(f"the message names round {message.round_id}, the address round {round_id}")
     await service.for_device(acknowledge, service.store, device_id, message)
     await service.flushed()
 
@@ -103,7 +103,7 @@ async def upload(
             incoming.write(chunk)
         incoming.finish()
         if announced is not None and announced != incoming.sha256:
-            raise errors.RefusedError(
+            raise RefusedError(
                 "digest_mismatch",
                 f"the body's SHA-256 is {incoming.sha256}, X-Content-SHA256 says {x_content_sha256}; send it again",
             )
