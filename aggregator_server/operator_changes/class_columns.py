@@ -11,7 +11,7 @@ import numpy as np
 from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.messages.rest import ClassInfo
 from fleet_protocol.numbers.arrays import Array, Floats, Ints
-from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes, Negatives
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
 from fleet_protocol.numbers.tensors import Arrays
 
 
@@ -82,18 +82,14 @@ def changed_prototypes(prototypes: FleetPrototypes, change: ClassChange) -> Flee
             found.append((info.class_id, mean, int(counts.sum())))
             most.append(places[int(counts.argmax())])
     names = tuple(class_id for class_id, _, _ in found)
-    negatives, said = None, prototypes.negatives
-    alone = {sources[0] for sources in change.sources if len(sources) == 1}
-    kept = [] if said is None else [row for row, class_id in enumerate(said.class_ids) if class_id in alone]
-    if said is not None and kept:
-        negatives = Negatives(tuple(said.class_ids[row] for row in kept), said.means[kept], said.devices[kept])
+    alone, said = {sources[0] for sources in change.sources if len(sources) == 1}, prototypes.negatives
     return FleetPrototypes(
         prototypes.features,
         names,
         np.asarray([mean for _, mean, _ in found], np.float32).reshape(-1, *prototypes.means.shape[1:]),
         np.array([count for _, _, count in found], np.int64),
         tuple(class_id for class_id in prototypes.provisional if class_id in names),
-        negatives,
+        None if said is None else said.only(alone),
         None if prototypes.order is None else prototypes.order.words(np.array(most, np.intp)),
     )
 

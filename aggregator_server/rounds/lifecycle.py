@@ -12,18 +12,10 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
+from aggregator_server.rounds import queries
 from aggregator_server.rounds.computation import compute_here
 from aggregator_server.rounds.opening import open_next_group_round
 from aggregator_server.rounds.private.stages import move
-from aggregator_server.rounds.queries import (
-    is_open,
-    mark_cancelled,
-    mark_failed,
-    read_waiting,
-    require_round,
-    stage_due,
-    state_of,
-)
 from aggregator_server.rounds.result import Compute, apply_result
 from aggregator_server.rounds.retention import remove_uploads
 from aggregator_server.rounds.snapshot import may_end, read_open_round, why_missed
@@ -34,12 +26,13 @@ from aggregator_server.store.tables import RoundRow
 def cancel_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -> None:
     """End an open round without a result. Raises RoundNotFoundError: there is none; RefusedError: it is over."""
     with store.writing() as session:
-        row = require_round(session, round_id)
-        if not is_open(row):
+        row = queries.require_round(session, round_id)
+        if not queries.is_open(row):
+            state = queries.state_of(row)
             raise RefusedError(
-                "round_closed", f"round {round_id} is {state_of(row)} already; only an open round can be cancelled"
+                "round_closed", f"round {round_id} is {state} already; only an open round can be cancelled"
             )
-        mark_cancelled(session, round_id, now, by.who)
+        queries.mark_cancelled(session, round_id, now, by.who)
         audit(session, "round_cancelled", by, now, round_id=round_id)
     remove_uploads(store, round_id)
 
@@ -64,7 +57,7 @@ def advance(
             remove_uploads(store, ended)
             return ended
         with store.reading() as session:
-            is_due, _ = read_waiting(session, now)
+            is_due, _ = queries.read_waiting(session, now)
             snapshot = read_open_round(session) if is_due else None
         if snapshot is None or not may_end(snapshot, now):
             return None
@@ -74,7 +67,7 @@ def advance(
             if read_open_round(session) != snapshot:
                 continue
             if isinstance(result, str):
-                mark_failed(session, snapshot.round_id, now, result)
+                queries.mark_failed(session, snapshot.round_id, now, result)
             else:
                 apply_result(session, snapshot.round_id, result, now)
             _note_end(session, snapshot.round_id, now)
@@ -91,15 +84,15 @@ def move_stage(store: Store, now: float, moved: Callable[[], None]) -> int | Non
     """
     while True:
         with store.reading() as session:
-            if stage_due(session, now) is None:
+            if queries.stage_due(session, now) is None:
                 return None
         with store.writing() as session:
-            round_id = stage_due(session, now)
+            round_id = queries.stage_due(session, now)
             if round_id is None:
                 return None
             reason = move(session, session.get_one(RoundRow, round_id))
             if reason is not None:
-                mark_failed(session, round_id, now, reason)
+                queries.mark_failed(session, round_id, now, reason)
                 _note_end(session, round_id, now)
         moved()
         if reason is not None:

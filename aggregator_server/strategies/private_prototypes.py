@@ -36,7 +36,7 @@ from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.messages.rest import RoundPlan, Update
 from fleet_protocol.methods.setting import Value
 from fleet_protocol.numbers.arrays import Bools, Doubles, Floats
-from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes, Negatives
+from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes
 from fleet_protocol.numbers.tensors import Arrays
 from fleet_protocol.numbers.word_order import WordOrder
 from fleet_protocol.secure_sums.bounded_sums import BoundedLayout, means_of
@@ -259,17 +259,9 @@ def _with_former(
         means=np.asarray(means, np.float32).reshape(-1, *shape),
         devices=np.array(counts, np.int64),
         provisional=tuple(provisional),
-        negatives=None if former is None else _negatives(former, ids),
+        negatives=None if former is None or former.negatives is None else former.negatives.only(ids),
         order=WordOrder.of(orders, shape) if has_order else None,
     )
-
-
-def _negatives(former: FleetPrototypes, class_ids: Sequence[str]) -> Negatives | None:
-    said = former.negatives
-    rows = [] if said is None else [row for row, class_id in enumerate(said.class_ids) if class_id in class_ids]
-    if said is None or not rows:
-        return None
-    return Negatives(tuple(said.class_ids[row] for row in rows), said.means[rows], said.devices[rows])
 
 
 def _details(

@@ -9,6 +9,7 @@ They travel down as a blob that work names. Slots and public recordings are not 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,12 @@ class Negatives:
     class_ids: tuple[str, ...]  # Class of each row that it is not; a class may have several rows
     means: Floats  # Mean embedding of each, not normalised, float32 [negatives, frames, numbers]
     devices: Ints  # Number of devices that said so of each, int64 [negatives]
+
+    def only(self, class_ids: Collection[str]) -> Negatives | None:
+        """Return those of some classes; None where there are none."""
+        rows = [row for row, class_id in enumerate(self.class_ids) if class_id in class_ids]
+        names = tuple(self.class_ids[row] for row in rows)
+        return Negatives(names, self.means[rows], self.devices[rows]) if rows else None
 
     def of_classes(self) -> dict[str, Floats]:
         """Return the negatives of every class that has some, float32 [any, numbers]."""
