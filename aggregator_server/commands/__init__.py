@@ -8,23 +8,21 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aggregator_server.errors import AggregatorError
+from aggregator_server.store.location import Location, locate_by
 from fleet_protocol.ground.command_line import span_s
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from aggregator_server.store.location import Location
     from aggregator_server.store.store import Tables
 
-    # Subparsers have no public name.
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-    Command = Callable[[argparse.Namespace], int]
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # they have no public name
 
 
 def add_data(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -50,15 +48,18 @@ def add_state(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
 
 
 def location_of(options: argparse.Namespace) -> Location:
-    """Return where the state is, as the options or the environment say. Raises StartError: an address is none."""
-    from aggregator_server.store.location import locate_by  # heavy: SQLAlchemy
+    """Return where the state is, as the options or the environment say.
 
+    Raises AggregatorError: there is no data folder. StartError: an address is none.
+    """
+    if options.data is None:
+        raise AggregatorError("--data is missing: the data folder that the server runs with")
     return locate_by(options.data, options.database, options.store, os.environ)
 
 
 def tables_of(options: argparse.Namespace) -> Tables:
     """Open the tables of the fleet that the options name; a server may run. Raises StartError: there is none."""
-    from aggregator_server.store.opening import open_tables
+    from aggregator_server.store.opening import open_tables  # heavy: SQLAlchemy
 
     return open_tables(location_of(options))
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from aggregator_server.client import Client
-from aggregator_server.commands import add_json, show, tell
+from aggregator_server.commands import Commands, add_json, show, tell
 from aggregator_server.commands.targets import Named, add_server, connect, resolve
-
-if TYPE_CHECKING:
-    from aggregator_server.commands import Commands
 
 _ACTIVE = "active"
 

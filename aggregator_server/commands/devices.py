@@ -9,12 +9,13 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from aggregator_server.commands import add_data, add_json, confirm, duration, show, tables_of
+from aggregator_server.commands import Commands, add_data, add_json, confirm, duration, show, tables_of
 from aggregator_server.commands.targets import Named, resolve
+from aggregator_server.errors import AggregatorError
+from aggregator_server.schemas import DeviceInfo, InvitationRequest
+from aggregator_server.server_address import make_link
 
 if TYPE_CHECKING:
-    from aggregator_server.commands import Commands
-    from aggregator_server.schemas import DeviceInfo
     from aggregator_server.store.store import Tables
 
 
@@ -89,7 +90,6 @@ def _change(options: argparse.Namespace) -> int:
 
 def _meant(tables: Tables, options: argparse.Namespace) -> dict[str, str]:
     """Return the names of the devices that the options name, by identifier. Raises AggregatorError: there are none."""
-    from aggregator_server.errors import AggregatorError
     from aggregator_server.fleet.devices import devices_called, waiting_devices
 
     if options.all == bool(options.devices):
@@ -128,8 +128,6 @@ def _invite(options: argparse.Namespace) -> int:
 
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.tokens import invite
-    from aggregator_server.schemas import InvitationRequest
-    from aggregator_server.server_address import make_link
 
     tables = tables_of(options)
     link_of = make_link(options.data, options.url)

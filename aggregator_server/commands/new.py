@@ -11,21 +11,18 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from aggregator_server.commands import add_json, add_state, duration, location_of
+from aggregator_server.commands import Commands, add_json, add_state, duration, location_of
 from aggregator_server.commands.run import add_listening, listening_of, options_of_run
 from aggregator_server.commands.targets import add_server, connect
 from aggregator_server.errors import AggregatorError, ServerError, StartError
+from aggregator_server.schemas import InvitationRequest
+from aggregator_server.server_address import make_link
+from aggregator_server.store.location import Location
+from aggregator_server.web.listening import Listening
 from fleet_protocol.bundle.ready_bundles import FIRST_CHOICE, find_bundle
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.ground.own_python import python
-
-if TYPE_CHECKING:
-    from aggregator_server.commands import Commands
-    from aggregator_server.store.location import Location
-    from aggregator_server.web.listening import Listening
-
 
 # The device's program, which computes features; the server imports nothing of it.
 EDGE, _NEEDED = "edge_client.cli", ("httpx", "soundfile")
@@ -111,8 +108,6 @@ def _start_fleet(options: argparse.Namespace, listening: Listening, public_set: 
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.tokens import invite
     from aggregator_server.rounds.publishing import publish_model, publish_public_set
-    from aggregator_server.schemas import InvitationRequest
-    from aggregator_server.server_address import make_link
     from aggregator_server.store.opening import open_store
 
     store = open_store(location_of(options))

@@ -7,17 +7,13 @@ import json
 import sys
 import time
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from aggregator_server.commands import add_json, duration, show, tell, text_of
+from aggregator_server.client import Client
+from aggregator_server.commands import Commands, add_json, duration, show, tell, text_of
 from aggregator_server.commands.targets import add_server, connect
 from aggregator_server.commands.watching import print_left_out, state_of, watch
 from aggregator_server.errors import AggregatorError
-
-if TYPE_CHECKING:
-    from aggregator_server.client import Client
-    from aggregator_server.commands import Commands
-
 
 _PATIENCE_S, _PAUSE_S = 10.0, 0.5
 _COLUMNS = ("round", "state", "strategy", "opened", "took", "uploaded", "learned", "kept own", "reason")

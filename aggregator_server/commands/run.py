@@ -8,17 +8,13 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from aggregator_server.commands import add_state, location_of
+from aggregator_server.commands import Commands, add_state, location_of
 from aggregator_server.errors import StartError
 from aggregator_server.limits import DEVICES_NEEDED, DEVICES_PER_MINUTE, SENDERS
 from aggregator_server.logs import configure
-
-if TYPE_CHECKING:
-    from aggregator_server.commands import Commands
-    from aggregator_server.store.location import Location
-    from aggregator_server.web.listening import Listening, ProxyNetwork
+from aggregator_server.store.location import Location
+from aggregator_server.web.listening import Listening, ProxyNetwork
 
 _HOST, _PORT = "127.0.0.1", 8470
 
@@ -82,8 +78,6 @@ def add_listening(parser: argparse.ArgumentParser) -> None:
 
 def listening_of(options: argparse.Namespace) -> Listening:
     """Return where the server listens, as the options say."""
-    from aggregator_server.web.listening import Listening
-
     return Listening(
         host=options.host,
         port=options.port,

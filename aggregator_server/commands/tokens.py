@@ -9,16 +9,13 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from aggregator_server.commands import add_data, add_json, add_state, duration, location_of, show
+from aggregator_server.commands import Commands, add_data, add_json, add_state, duration, location_of, show, tables_of
 from aggregator_server.commands.targets import Named, resolve
-from aggregator_server.errors import AggregatorError, StartError
+from aggregator_server.errors import StartError
+from aggregator_server.schemas import TokenRequest
 from aggregator_server.security import ADMIN_VARIABLE, ENROL_VARIABLE, load_tokens
-
-if TYPE_CHECKING:
-    from aggregator_server.commands import Commands
-    from aggregator_server.store.location import Location
+from aggregator_server.server_address import noted_address, require_address, sign_in_link
 
 _OPENS = {
     "viewer": "everything to look at, but tokens and invitations",
@@ -55,16 +52,10 @@ def add(commands: Commands) -> None:
         add_data(action, required=False)
 
 
-def _place(options: argparse.Namespace) -> Location:
-    if options.data is None:
-        raise AggregatorError("--data is missing: the data folder that the server runs with")
-    return location_of(options)
-
-
 def _print(options: argparse.Namespace) -> int:
     from aggregator_server.store.data_folder import is_data_folder
 
-    place = _place(options)
+    place = location_of(options)
     folder = place.data
     if not is_data_folder(place) and not (folder / "tokens.json").is_file():
         raise StartError(
@@ -89,14 +80,12 @@ def _say_of_environment() -> None:
 def _link(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.sessions import make_once
-    from aggregator_server.server_address import noted_address, require_address, sign_in_link
-    from aggregator_server.store.opening import open_tables
 
-    place = _place(options)
-    url = options.url or noted_address(place.data)
+    data = location_of(options).data
+    url = options.url or noted_address(data)
     require_address(url)
-    first = load_tokens(place.data, os.environ).admin
-    link = sign_in_link(url.rstrip("/"), make_once(open_tables(place), first, COMMAND_LINE, time.time()))
+    first = load_tokens(data, os.environ).admin
+    link = sign_in_link(url.rstrip("/"), make_once(tables_of(options), first, COMMAND_LINE, time.time()))
     print(json.dumps({"link": link}) if options.json else link)
     _say_of_environment()
     return 0
@@ -105,11 +94,9 @@ def _link(options: argparse.Namespace) -> int:
 def _add(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.tokens import add_token
-    from aggregator_server.schemas import TokenRequest
-    from aggregator_server.store.opening import open_tables
 
     wanted = TokenRequest(name=options.name, role=options.role, expires_s=options.expires)
-    made = add_token(open_tables(_place(options)), wanted, COMMAND_LINE, time.time())
+    made = add_token(tables_of(options), wanted, COMMAND_LINE, time.time())
     if options.json:
         print(json.dumps({"token_id": made.info.token_id, "token": made.token}))
         return 0
@@ -121,10 +108,9 @@ def _add(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.tokens import list_tokens
-    from aggregator_server.store.opening import open_tables
 
     columns = ("token_id", "name", "role", "opens", "made_at", "expires_at", "revoked_at")
-    listed = list_tokens(open_tables(_place(options)))
+    listed = list_tokens(tables_of(options))
     show([dataclasses.asdict(info) | {"opens": _OPENS[info.role]} for info in listed], columns, as_json=options.json)
     return 0
 
@@ -132,9 +118,8 @@ def _list(options: argparse.Namespace) -> int:
 def _revoke(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.tokens import list_tokens, revoke_token
-    from aggregator_server.store.opening import open_tables
 
-    tables = open_tables(_place(options))
+    tables = tables_of(options)
     known = (Named(str(info.token_id), info.name, info.revoked_at is None) for info in list_tokens(tables))
     token = resolve(options.token, known, "token", "auricle-aggregator tokens list", prefixes=False)
     revoke_token(tables, int(token), COMMAND_LINE, time.time())

@@ -9,16 +9,16 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from aggregator_server.client import Client
+from aggregator_server.commands import Commands
 from aggregator_server.commands.new import EDGE, require_edge
 from aggregator_server.commands.targets import connect
 from aggregator_server.errors import AggregatorError, StartError
 from aggregator_server.server_address import said_of_link
-
-if TYPE_CHECKING:
-    from aggregator_server.client import Client
-    from aggregator_server.commands import Commands
+from fleet_protocol.ground.child_programs import open_in_browser, trial
+from fleet_protocol.ground.own_python import python
 
 _PROGRAM, _BUNDLE = "aggregator_server.cli", "sounds_2s"
 _LABELS, _NEW = ("doorbell", "knock", "bark", "telephone"), "kettle"
@@ -47,8 +47,6 @@ def _number(text: str) -> int:
 
 
 def _try(options: argparse.Namespace) -> int:
-    from fleet_protocol.ground.child_programs import open_in_browser, trial
-
     require_edge()
     if options.folder is not None and options.folder.exists() and any(options.folder.iterdir()):
         raise StartError(f"--folder {options.folder} is not empty; a fleet to try needs a folder of its own")
@@ -117,8 +115,6 @@ def _save_sounds(folder: Path, names: tuple[str, ...]) -> None:
 
 
 def _answer(*arguments: object) -> Any:  # noqa: ANN401  (whatever JSON says)
-    from fleet_protocol.ground.own_python import python
-
     done = subprocess.run(python(_PROGRAM, *arguments), capture_output=True, text=True, check=False)
     if done.returncode:
         raise AggregatorError(done.stderr.strip().removeprefix("auricle-aggregator: "))

@@ -6,13 +6,9 @@ import argparse
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from aggregator_server.commands import add_data, add_json, location_of, show, tables_of, tell
+from aggregator_server.commands import Commands, add_data, add_json, location_of, show, tables_of, tell
 from aggregator_server.errors import BackupError
-
-if TYPE_CHECKING:
-    from aggregator_server.commands import Commands
 
 
 def add(commands: Commands) -> None:
