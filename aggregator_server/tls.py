@@ -3,8 +3,6 @@
 A device pins the authority when it joins, so the server may change its certificate, its name and its address.
 """
 
-from __future__ import annotations
-
 import hashlib
 import socket
 import ssl

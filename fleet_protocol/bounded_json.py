@@ -4,8 +4,6 @@ A parser makes an object of 64 bytes or more of the two bytes ``{}``, and recurs
 that is small on the wire can be large in memory, or too deep for the stack.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

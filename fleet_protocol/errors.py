@@ -1,7 +1,5 @@
 """The exceptions of the protocol, all of them an :class:`AuricleError`."""
 
-from __future__ import annotations
-
 import re
 
 

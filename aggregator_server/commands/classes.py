@@ -1,7 +1,5 @@
 """``classes``: list the fleet's classes at a running server, and change them."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """``new``, ``publish`` and ``publish-model``: start a fleet from recordings; send a running server its material."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json

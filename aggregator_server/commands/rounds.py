@@ -1,7 +1,5 @@
 """``round`` and ``rounds``: open a round at a running server, watch it, cancel it, list all."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """``run``: the server."""
 
-from __future__ import annotations
-
 import argparse
 import ipaddress
 import os

@@ -1,7 +1,5 @@
 """``tokens``: the tokens of people, and the two that the server drew at its first start."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

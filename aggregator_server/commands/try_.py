@@ -1,7 +1,5 @@
 """``try``: a fleet at work on this machine, on synthesised sounds: ``new``, ``run``, ``auricle-edge join`` at once."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import queue

@@ -1,7 +1,5 @@
 """``backup``, ``restore``, ``check``, ``doctor``, ``move`` and ``audit``: look after the state of a fleet."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """A round that is followed: what each of its devices has done, and which are away, so that nobody waits for them."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -3,8 +3,6 @@
 Addresses may hold passwords. Whoever shows one shows :attr:`Location.tables_shown` and :attr:`Location.blobs_shown`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

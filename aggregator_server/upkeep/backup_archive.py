@@ -4,8 +4,6 @@ It is a tar file of plain files, with a manifest of their digests. What it holds
 links, no holes, no names that lead elsewhere, nothing twice, and no more than the disk has room for.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

@@ -8,8 +8,6 @@ has two of each. The manifest holds the digests of the others, so that damage is
 out what the front ends that ship hold already (:mod:`fleet_protocol.bundle.ready_bundles`); its digest says what it is.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

@@ -4,8 +4,6 @@ The aggregator is trusted with the fleet's models, and yet a device must outlive
 Each bound is checked before anything of that size is in memory.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """Programs that a command runs beside itself and that end with it, as ``try`` does on both sides; and its page."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

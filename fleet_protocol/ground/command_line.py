@@ -1,7 +1,5 @@
 """What the programs' command lines have in common: ``--version``, completion, exits, JSON, missing libraries."""
 
-from __future__ import annotations
-
 import argparse
 import codecs
 import io

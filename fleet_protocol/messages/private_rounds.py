@@ -3,8 +3,6 @@
 Keys, signatures and shares are hex digits. ``fleet_protocol.secure_sums`` says how they are made and checked.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 

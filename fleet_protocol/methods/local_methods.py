@@ -3,8 +3,6 @@
 The aggregator fills in every setting, so that a device reads all of them from its plan (docs/methods.md).
 """
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 
 from fleet_protocol.methods.registry import Registry, discover

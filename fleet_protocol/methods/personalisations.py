@@ -7,8 +7,6 @@ the small-data groups longest, before every device fine-tunes what its group cam
 a device does what ``local`` does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 

@@ -4,8 +4,6 @@ Adding a method is adding its row or file. Nothing is registered by running code
 counts.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Mapping
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The settings of a method: their defaults, types and ranges."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ alone. So the other half of a word is drawn from people's talk, as the network f
 from all that the network for words heard.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ The document travels under the metadata key ``auricle``; the arrays' bytes follo
 equal content has equal bytes and therefore an equal SHA-256 digest (uploads are content-addressed).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

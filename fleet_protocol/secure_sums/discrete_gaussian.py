@@ -4,8 +4,6 @@ P(x) is proportional to exp(-x^2 / (2 variance)) on the whole numbers. Every dec
 rounding of floats tells anything (Mironov 2012). The random numbers are a ChaCha20 keystream.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ y = x + PRG(self seed) + sum of PRG(key with v) over later neighbours v - that o
 sum over a group the masks of pairs cancel. At the round's end the aggregator takes the other masks away from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations, islice
 

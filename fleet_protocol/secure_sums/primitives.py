@@ -1,7 +1,5 @@
 """What of the package ``cryptography`` private rounds use; it is imported at first use, since few devices need it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from fleet_protocol.errors import SecureSumError

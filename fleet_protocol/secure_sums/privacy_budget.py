@@ -7,8 +7,6 @@ of which Balle and Wang 2018, theorem 8, give
     delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

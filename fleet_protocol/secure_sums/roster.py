@@ -3,8 +3,6 @@
 Above some size a device deals with its nearest on a ring alone (Bell et al. 2020), so that its work does not grow.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

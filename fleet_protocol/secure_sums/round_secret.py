@@ -1,7 +1,5 @@
 """All that a device keeps secret in a private round, derived from 32 random bytes: what is repeated is the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass

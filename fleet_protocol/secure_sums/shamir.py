@@ -3,8 +3,6 @@
 Neither time nor memory that is read depends on a secret: products are made of shifts, without tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 
