@@ -25,7 +25,7 @@ from fleet_protocol.methods.adaptive_training import label_entropy
 from fleet_protocol.methods.setting import Value
 from fleet_protocol.numbers.arrays import Floats, Ints
 from fleet_protocol.numbers.tensors import Arrays, pack
-from fleet_protocol.secure_sums.class_sums import MASKED
+from fleet_protocol.secure_sums.layouts import MASKED
 from fleet_protocol.secure_sums.masking import Words
 
 
