@@ -7,6 +7,7 @@ and, where these are statistics of words, in the bundle ``base``, so that it is 
 
 import json
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Annotated
 
@@ -19,8 +20,11 @@ FRONT_ENDS = FOLDER.parent / "front_ends"
 """Folder of the front ends that ship."""
 FRONT_END_SUFFIX = ".frontend"
 DESCRIPTION = "frontend.json"
-# What reading a damaged archive and its JSON may raise.
-_DAMAGED = (OSError, zipfile.BadZipFile, LookupError, RuntimeError, ValueError, EOFError, TypeError, AttributeError)
+DAMAGED = (
+    *(OSError, zipfile.BadZipFile, zlib.error, LookupError, RuntimeError, ValueError, EOFError, TypeError),
+    AttributeError,
+)
+"""What reading a damaged archive and its JSON may raise."""
 FIRST_CHOICE = "words"
 """The one to take where there is no reason to take another."""
 
@@ -63,7 +67,7 @@ def find_member(sha256: str, folder: Path = FRONT_ENDS) -> bytes:
         try:
             if (member := _member(path, sha256)) is not None:
                 return member
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise BundleError(
                 f"{path}, which comes with Auricle, is damaged ({error}); install Auricle again"
             ) from error

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_protocol.bundle.ready_bundles import DESCRIPTION, FRONT_END_SUFFIX, find_member
+from fleet_protocol.bundle.ready_bundles import DAMAGED, DESCRIPTION, FRONT_END_SUFFIX, find_member
 from fleet_protocol.numbers.tensors import Arrays, digest, unpack
 from model_export.errors import ExportError
 
@@ -82,9 +82,9 @@ def read(path: Path) -> FrontEndFile:
                 f"{path} is of version {description.get('version')!r}, not {VERSION}; update the software"
             )
         files = {name: file["sha256"] for name, file in description["files"].items()}
-        for name in files.keys() - members.keys():
+        for name in {FLOAT32, INT8, STATISTICS, *files} - members.keys():
             members[name] = find_member(files[name], path.parent)
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
+    except DAMAGED as error:
         raise ExportError(
             f"{path} is no readable front end ({error}); make one with `auricle-export pretrain`"
         ) from error

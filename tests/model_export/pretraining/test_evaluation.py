@@ -6,11 +6,13 @@ import zipfile
 import numpy as np
 import pytest
 
+from fleet_protocol.errors import AuricleError
 from model_export.errors import ExportError
 from model_export.pretraining import front_end_file
 from model_export.pretraining.corpus import NOISE
 from model_export.pretraining.evaluation import closed_set, few_shot, twelve_classes
 from model_export.pretraining.measurement import Embedded, measure
+from tests.support.flips import flips
 
 
 def test_a_closed_set_counts_and_names_confusions():
@@ -65,9 +67,13 @@ def test_a_damaged_file_and_a_foreign_one_are_refused(tmp_path):
     path = tmp_path / "x.frontend"
     path.write_bytes(data)
     assert front_end_file.read(path).float32 == b"graph"
-    path.write_bytes(data[:-40])
-    with pytest.raises(ExportError, match="is no readable front end"):
-        front_end_file.read(path)
+    empty = io.BytesIO()
+    with zipfile.ZipFile(empty, "w") as archive:
+        archive.writestr(front_end_file.DESCRIPTION, b'{"format": "auricle-front-end", "version": 1, "files": {}}')
+    for damaged in (data[:-40], empty.getvalue()):
+        path.write_bytes(damaged)
+        with pytest.raises(ExportError, match="is no readable front end"):
+            front_end_file.read(path)
     for member, content, message in (
         (front_end_file.INT8, b"other", "network_int8.tflite does not match its digest"),
         (front_end_file.DESCRIPTION, b'{"format": "auricle-front-end", "version": 9}', "is of version 9, not 1"),
@@ -77,3 +83,20 @@ def test_a_damaged_file_and_a_foreign_one_are_refused(tmp_path):
                 changed.writestr(name, content if name == member else whole.read(name))
         with pytest.raises(ExportError, match=message):
             front_end_file.read(path)
+
+
+def test_of_flipped_bits_each_is_noticed_or_harmless_in_a_file_and_in_the_one_that_holds_its_network(tmp_path):
+    x, words, _ = embeddings(voice=0.0)
+    parts = {"name": "x"}, b"graph" * 100, b"small" * 100, measured(x, words).pack({})
+    data, thin = (front_end_file.serialise(*parts, left_out=names) for names in ((), (front_end_file.FLOAT32,)))
+    whole, path = tmp_path / "a.frontend", tmp_path / "b.frontend"
+    path.write_bytes(thin)
+    refused = 0
+    for damaged in flips(data, 300, seed=0):
+        whole.write_bytes(damaged)
+        for file in (whole, path):
+            try:
+                assert front_end_file.read(file).float32 == parts[1]
+            except AuricleError:
+                refused += 1
+    assert 300 < refused < 600
