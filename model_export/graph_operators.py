@@ -1,5 +1,6 @@
 """Reads a TFLite flatbuffer: which operators each signature runs, on what shapes, and whether a runtime has them."""
 
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -18,16 +19,19 @@ def operators_by_signature(graph: bytes) -> dict[str, Counter[str]]:
 
     Subgraphs that no signature names (such as the one that creates the variables) stand under their own names.
 
-    Raises OperatorError: the bytes are no TFLite graph.
+    Raises OperatorError: the bytes are no TFLite graph, or a damaged one.
     """
-    model, names, keys = _open(graph)
-    subgraphs = [model.Subgraphs(index) for index in range(model.SubgraphsLength())]
-    return {
-        keys.get(index, subgraph.Name().decode()): Counter(
-            names[subgraph.Operators(i).OpcodeIndex()] for i in range(subgraph.OperatorsLength())
-        )
-        for index, subgraph in enumerate(subgraphs)
-    }
+    try:
+        model, names, keys = _open(graph)
+        subgraphs = [model.Subgraphs(index) for index in range(model.SubgraphsLength())]
+        return {
+            keys.get(index, (subgraph.Name() or b"").decode()): Counter(
+                names[subgraph.Operators(i).OpcodeIndex()] for i in range(subgraph.OperatorsLength())
+            )
+            for index, subgraph in enumerate(subgraphs)
+        }
+    except (struct.error, AttributeError, LookupError, TypeError, ValueError) as error:  # places outside the bytes
+        raise OperatorError(f"the TFLite graph is damaged ({error}); copy or build it again") from error
 
 
 def read_signature(graph: bytes, key: str) -> Iterator[tuple[str, list[Shape], Shape, bool]]:

@@ -1,5 +1,6 @@
 """`auricle-export`: builds what it says, and explains what it cannot do."""
 
+import contextlib
 from functools import partial
 
 import numpy as np
@@ -9,7 +10,10 @@ from edge_client.audio.recordings import Recordings
 from edge_client.features.mfcc import Mfcc
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.feature_settings import preset
+from model_export.errors import OperatorError
+from model_export.graph_operators import operators_by_signature
 from tests.support.checkout import run_module, run_python
+from tests.support.flips import flips
 from tests.support.sounds import write_clips
 
 export = partial(run_module, "model_export.cli")
@@ -62,6 +66,15 @@ def test_a_graph_that_no_device_can_run_is_an_error(tmp_path):
     assert result.returncode == 1
     assert "CUSTOM:FlexReluGrad 1" in result.stdout
     assert "needs operators that no device's runtime has (main: CUSTOM:FlexReluGrad)" in result.stderr
+
+
+def test_a_damaged_graph_is_said_to_be_damaged(bundles):
+    graph = read_bundle(bundles["cnn1"]).graph
+    for damaged in flips(graph, 500, seed=0):
+        with contextlib.suppress(OperatorError):
+            operators_by_signature(damaged)
+    with pytest.raises(OperatorError, match="is damaged"):
+        operators_by_signature(graph[: len(graph) // 2])
 
 
 @pytest.mark.parametrize(
