@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fleet_protocol.bundle.bundle_file import Manifest
@@ -15,12 +17,18 @@ VARIANTS = ("ann3", "cnn1", "cnn2", "cnn3", "cnn4", "dscnn3")
 LARGER = tuple(name for name in ARCHITECTURES if name not in VARIANTS)
 CAPACITY, BATCH, STEPS = 32, 32, 50
 MOMENTUM, TEMPERATURE, PROXIMAL = 0.9, 2.0, 0.1
+# Each step of a recurrent layer, and each block that is repeated, makes a graph larger, which takes minutes to build.
+_FRAMES = {"mhattrnn": 6}
+_SIZES = {"transformer": (2, 96, 100, 3)}  # two blocks for four
 
 
 def specification(variant: str, batch: int) -> Specification:
-    """Return what to build for a variant."""
-    settings = preset("gudur")
-    return Specification(variant, settings, Normalisation.default(settings), capacity=CAPACITY, batch=batch)
+    """Return what to build for a variant: a network as published, but for :data:`_FRAMES` and :data:`_SIZES`."""
+    settings, design = preset("gudur"), ARCHITECTURES[variant]
+    normalisation, frames = Normalisation.default(settings), _FRAMES.get(variant, settings.frames)
+    settings = replace(settings, frames=frames, clip_s=frames * settings.hop_s)
+    design = replace(design, sizes=_SIZES.get(variant, design.sizes))
+    return Specification(variant, settings, normalisation, CAPACITY, batch, design=design)
 
 
 def rate(variant: str) -> float:
