@@ -12,65 +12,31 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.command import BenchmarkError, Command, add_knows, said
-from edge_client.features.front_end import open_front_end
-from fleet_protocol.bundle.feature_settings import FeatureSettings
-from fleet_protocol.numbers.arrays import Floats
-from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics, Scatter
-from fleet_protocol.numbers.joint_statistics import unpack_statistics
-from model_export.front_ends import PRECISIONS, find_front_end
-from model_export.pretraining.corpus import NOISE, read_features
+from benchmarks.command import Command, add_knows, said
+from benchmarks.takes import Takes
+from model_export.front_ends import PRECISIONS
 from model_export.pretraining.evaluation import FewShot, few_shot
 
 _MEAN = "mean"
 
 
-@dataclass(frozen=True)
-class Ear:
-    """A front end, and what is known of words behind it."""
-
-    name: str
-    settings: FeatureSettings
-    statistics: Scatter
+def measure(folder: Path, takes: Takes, seed: int, knows: Mapping[str, str]) -> list[FewShot]:
+    """Measure a front end on a folder's words; ``knows``: by label, which sound it is that the front end knows."""
+    found = few_shot(folder.name, takes.embeddings, takes.words, takes.speakers, takes.statistics, seed)
+    return [_without_takes(folder.name, takes, knows), *found] if knows else found
 
 
-def _open_ear(name: str, precision: str) -> Ear:
-    """Find a front end. Raises AuricleError: there is none of this name, or it cannot be read."""
-    found = find_front_end(name, precision)
-    statistics = unpack_statistics(found.statistics)
-    if statistics is None:
-        raise BenchmarkError(f"{name} is no embedding: words cannot be told from few takes by their prototypes")
-    return Ear(name, found.settings, statistics)
-
-
-def measure(ear: Ear, folder: Path, seed: int, knows: Sequence[tuple[str, str]] = ()) -> list[FewShot]:
-    """Measure a front end on a folder's words; ``knows``: labels, and which sounds they are that it knows."""
-    front_end = open_front_end(ear.settings)
-    features, words, speakers = read_features(folder, ear.settings, front_end)
-    spoken = words != NOISE
-    embeddings = features.reshape(len(features), -1)[spoken]
-    found = few_shot(folder.name, embeddings, words[spoken], speakers[spoken], ear.statistics, seed)
-    return [*_without_takes(ear, folder.name, embeddings, words[spoken], dict(knows)), *found]
-
-
-def _without_takes(
-    ear: Ear, corpus: str, embeddings: Floats, words: NDArray[np.str_], knows: Mapping[str, str]
-) -> list[FewShot]:
+def _without_takes(corpus: str, takes: Takes, knows: Mapping[str, str]) -> FewShot:
     """Return how many of all clips are recognised by what is built into the front end."""
-    known = ear.statistics.known if isinstance(ear.statistics, EmbeddingStatistics) else None
-    if not knows or known is None:
-        return []
-    chosen = np.isin(words, list(knows))
-    logits = known.logits(embeddings[chosen], tuple(knows.values()))
-    right = np.array(list(knows))[logits.argmax(axis=1)] == words[chosen]
-    return [FewShot(corpus, 0, 0, len(knows), None, round(100 * float(right.mean()), 1))]
+    chosen = np.isin(takes.words, list(knows))
+    logits = takes.statistics.known.logits(takes.embeddings[chosen], tuple(knows.values()))
+    right = np.array(list(knows))[logits.argmax(axis=1)] == takes.words[chosen]
+    return FewShot(corpus, 0, 0, len(knows), None, round(100 * float(right.mean()), 1))
 
 
 def means(found: list[FewShot], folders: int) -> list[FewShot]:
@@ -106,8 +72,11 @@ def work(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """Print a line for each case, and for the means over several folders; return the figures of the cases."""
     rows = []
     for name in chosen.front_end:
-        ear = _open_ear(name, chosen.precision)
-        found = [case for folder in chosen.data for case in measure(ear, folder, chosen.seed, chosen.knows)]
+        found = [
+            case
+            for folder in chosen.data
+            for case in measure(folder, Takes.read(folder, name, chosen.precision), chosen.seed, dict(chosen.knows))
+        ]
         for case in found:
             row = {"front_end": name, "data": case.corpus, **dataclasses.asdict(case)}
             del row["corpus"]

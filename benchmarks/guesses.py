@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from benchmarks.command import BenchmarkError, Command, data_folder, said
 from benchmarks.listening.household import SNRS_DB, Household, make_stream
-from benchmarks.listening.material import RATE_HZ, WORD_DB, loudness, recordings_in
+from benchmarks.listening.material import RATE_HZ, WORD_DB, loudness, recordings_in, rms
 from edge_client.audio.recordings import loudest_stretch, read_recording
 from edge_client.config import load_config
 from edge_client.daemon.listening_loop import load_listening
@@ -98,7 +98,7 @@ def hear(name: str, data: Path, rng: np.random.Generator) -> Guessed:
         noise = noises[rng.integers(len(noises))]
         begin = int(rng.integers(len(noise) - len(samples)))
         noise = noise[begin : begin + len(samples)]
-        noise = noise / np.float32(max(1e-6, float(np.sqrt(np.mean(np.square(noise)))))) * 10 ** (-_NOISE_DB / 20)
+        noise = noise / np.float32(rms(noise)) * 10 ** (-_NOISE_DB / 20)
         sound = samples / np.float32(loudness(samples, settings.sample_rate_hz))
         both = np.stack([sound, sound + noise]).astype(np.float32) * np.float32(10 ** (WORD_DB / 20))
         shares.append(guesser.shares(front_end(both).reshape(2, -1)))

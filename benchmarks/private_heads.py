@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.command import Command, said
-from benchmarks.private_noise import Corpus, Fleet
+from benchmarks.private_noise import Fleet
+from benchmarks.takes import Takes
 from fleet_protocol.numbers.arrays import Floats
 from fleet_protocol.secure_sums.bounded_sums import directions_of
 from fleet_protocol.secure_sums.privacy_budget import noise_for
@@ -62,9 +63,9 @@ def right(fleet: Fleet, rounds: int, epsilon: float, clip: float, rng: np.random
 
 def work(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """Print a line for each fleet, number of rounds and epsilon; return the figures."""
-    corpus, figures = Corpus.read(chosen.data, "words"), []
+    takes, figures = Takes.read(chosen.data, "words"), []
     for devices in chosen.devices:
-        fleets = [Fleet.deal(corpus, devices, np.random.default_rng([seed, devices])) for seed in range(chosen.seeds)]
+        fleets = [Fleet.deal(takes, devices, np.random.default_rng([seed, devices])) for seed in range(chosen.seeds)]
         for rounds in chosen.rounds:
             for epsilon in (0.0, *chosen.epsilon):
                 shares = [

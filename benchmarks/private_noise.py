@@ -11,10 +11,10 @@ does not stand out of the noise has no prototype, so its clips are not recognise
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import random
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +25,15 @@ from aggregator_server.aggregation.prototype_mean import GEOMETRIC_MEDIAN, combi
 from aggregator_server.rounds.private.stages import deal
 from aggregator_server.strategies.group_sums import heard
 from benchmarks.command import BenchmarkError, Command, said
-from edge_client.features.front_end import open_front_end
+from benchmarks.takes import Takes
 from fleet_protocol.messages.private_rounds import PrivatePlan
 from fleet_protocol.messages.rest import Choice, RoundPlan
 from fleet_protocol.methods.setting import Value
 from fleet_protocol.numbers.arrays import Floats
 from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
-from fleet_protocol.numbers.joint_statistics import unpack_statistics
 from fleet_protocol.secure_sums.bounded_sums import BoundedLayout, directions_of, means_of
 from fleet_protocol.secure_sums.privacy_budget import noise_for
 from fleet_protocol.secure_sums.roster import threshold_of
-from model_export.front_ends import find_front_end
-from model_export.pretraining.corpus import NOISE, read_features
 
 _WORDS, _TAKES = 10, 4
 _RULE: dict[str, Value] = {"centre": GEOMETRIC_MEDIAN, "vote_cap": float("inf")}
@@ -55,16 +52,7 @@ def plan_of(group: int, epsilon: float) -> RoundPlan:
     )
 
 
-def open_embedding(name: str) -> tuple[Any, EmbeddingStatistics]:
-    """Return a front end that ships, and the statistics that come with it."""
-    front_end = find_front_end(name, "float32")
-    statistics = unpack_statistics(front_end.statistics)
-    if statistics is None:
-        raise BenchmarkError(f"{name} is no embedding: it has no statistics that whiten")
-    return front_end, statistics
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Fleet:
     """Ten words, the means that each device has of them, and clips of people who taught none."""
 
@@ -74,22 +62,22 @@ class Fleet:
     labels: NDArray[np.intp]  # of the clips
 
     @classmethod
-    def deal(cls, corpus: Corpus, devices: int, rng: np.random.Generator) -> Fleet:
+    def deal(cls, takes: Takes, devices: int, rng: np.random.Generator) -> Fleet:
         """Draw words, people and takes."""
-        words = rng.permutation(np.unique(corpus.words))[:_WORDS]
-        people = rng.permutation(np.unique(corpus.speakers))
+        words = rng.permutation(np.unique(takes.words))[:_WORDS]
+        people = rng.permutation(np.unique(takes.speakers))
         strangers, teachers = np.array_split(people, [len(people) // 3])
         if len(words) < _WORDS or not len(strangers):
             raise BenchmarkError(f"the folder needs {_WORDS} words of several people at least")
-        means = np.zeros((devices, _WORDS, corpus.embeddings.shape[1]), np.float32)
+        means = np.zeros((devices, _WORDS, takes.embeddings.shape[1]), np.float32)
         for word, name in enumerate(words):
             for first, one in enumerate(teachers):
-                rows = rng.permutation(np.flatnonzero((corpus.words == name) & (corpus.speakers == one)))
+                rows = rng.permutation(np.flatnonzero((takes.words == name) & (takes.speakers == one)))
                 for turn, device in enumerate(range(first, devices, len(teachers))):
-                    means[device, word] = corpus.embeddings[np.roll(rows, -_TAKES * turn)[:_TAKES]].mean(axis=0)
-        tested = np.isin(corpus.words, words) & np.isin(corpus.speakers, strangers)
-        labels = np.argmax(corpus.words[tested][:, None] == words, axis=1)
-        return cls(corpus.statistics, means, corpus.embeddings[tested], labels)
+                    means[device, word] = takes.embeddings[np.roll(rows, -_TAKES * turn)[:_TAKES]].mean(axis=0)
+        tested = np.isin(takes.words, words) & np.isin(takes.speakers, strangers)
+        labels = np.argmax(takes.words[tested][:, None] == words, axis=1)
+        return cls(takes.statistics, means, takes.embeddings[tested], labels)
 
     def agreed(self, group: int, epsilon: float, rng: np.random.Generator) -> dict[int, Floats]:
         """Return the prototypes after a round with noise, float32 [numbers], of the words that it found."""
@@ -127,33 +115,14 @@ class Fleet:
         return float(np.mean(np.array(list(prototypes))[nearest] == self.labels))
 
 
-@dataclasses.dataclass(frozen=True)
-class Corpus:
-    """Embeddings of takes, float32 [takes, numbers], and who says which word in each."""
-
-    embeddings: Floats
-    words: NDArray[np.str_]
-    speakers: NDArray[np.str_]
-    statistics: EmbeddingStatistics
-
-    @classmethod
-    def read(cls, folder: Path, name: str) -> Corpus:
-        """Compute a folder's embeddings by a front end that ships."""
-        front_end, statistics = open_embedding(name)
-        features, words, speakers = read_features(folder, front_end.settings, open_front_end(front_end.settings))
-        spoken = words != NOISE
-        rows = features.reshape(len(features), -1)[spoken].astype(np.float32)
-        return cls(rows, words[spoken], speakers[spoken], statistics)
-
-
 def work(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """Print a line for each fleet, size of a group and epsilon; return the figures."""
-    corpus, figures = Corpus.read(chosen.data, chosen.front_end), []
+    takes, figures = Takes.read(chosen.data, chosen.front_end), []
     for devices in chosen.devices:
         for epsilon in (0.0, *chosen.epsilon):
             shares, lost = [], 0
             for seed in range(chosen.seeds):
-                fleet = Fleet.deal(corpus, devices, np.random.default_rng([seed, devices]))
+                fleet = Fleet.deal(takes, devices, np.random.default_rng([seed, devices]))
                 rng = np.random.default_rng([seed, devices, chosen.group, 1])
                 found = fleet.agreed(chosen.group or devices, epsilon, rng) if epsilon else fleet.plain()
                 shares.append(100 * fleet.right(found))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.command import BenchmarkError, Command, said
-from benchmarks.private_noise import Corpus
+from benchmarks.takes import Takes
 from fleet_protocol.numbers.arrays import Doubles
 
 _NEW, _DEVICES, _TAKES, _AGREE = 10, 6, 4, 3
@@ -38,7 +38,7 @@ def outcome(codes: NDArray[np.int64]) -> tuple[float, float]:
 
 def prototypes(folder: Path, front_end: str, rng: np.random.Generator) -> list[Doubles]:
     """Return the whitened directions of all speakers' prototypes, by word, float64 [speakers, numbers]."""
-    read, found = Corpus.read(folder, front_end), []
+    read, found = Takes.read(folder, front_end), []
     for word in np.unique(read.words):
         takes = [np.flatnonzero((read.words == word) & (read.speakers == one)) for one in np.unique(read.speakers)]
         means = [read.embeddings[rng.permutation(rows)[:_TAKES]].mean(axis=0) for rows in takes if len(rows) >= _TAKES]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.command import Command
 from edge_client.audio.recordings import encode_wave, loudest_stretch, read_recording
 from edge_client.errors import RecordingError
 from fleet_protocol.numbers.arrays import Floats
@@ -79,34 +80,33 @@ def _seconds(samples: Floats) -> Floats:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the corpus; return the exit status."""
-    parser = argparse.ArgumentParser(prog="benchmarks.spoken_words", description=__doc__)
+    parser = Command("benchmarks.spoken_words", __doc__)
     parser.add_argument("sources", type=Path, help="folder that holds the collections")
     parser.add_argument("folder", type=Path, help="folder that gets the corpus")
     parser.add_argument("--pictures", type=Path, help="archive of log-mel pictures whose clips are left out")
-    chosen = parser.parse_args(arguments)
+    return parser.run(work, arguments)
+
+
+def work(chosen: argparse.Namespace) -> None:
+    """Write the recordings, and print how many there are of each word."""
     known = set()
     for picture in picture_paths(chosen.pictures) if chosen.pictures else ():
         name, word = picture.name.split(".")[:2]
         known.add((word, name))
     rate, unreadable = SETTINGS.sample_rate_hz, 0
-    try:
-        for path, word, name in _clips(chosen.sources, known):
-            try:
-                samples = read_recording(path, rate)
-            except RecordingError:
-                unreadable += 1
-                continue
-            _write(chosen.folder / word / f"{name}.wav", loudest_stretch(samples, SETTINGS))
-        for path, speaker in _connected(chosen.sources):
-            for number, second in enumerate(_seconds(read_recording(path, rate))):
-                _write(chosen.folder / SPEECH / f"{speaker}_{number}.wav", second)
-    except (OSError, RecordingError) as error:
-        print(f"benchmarks.spoken_words: {error}", file=sys.stderr)
-        return 1
+    for path, word, name in _clips(chosen.sources, known):
+        try:
+            samples = read_recording(path, rate)
+        except RecordingError:
+            unreadable += 1
+            continue
+        _write(chosen.folder / word / f"{name}.wav", loudest_stretch(samples, SETTINGS))
+    for path, speaker in _connected(chosen.sources):
+        for number, second in enumerate(_seconds(read_recording(path, rate))):
+            _write(chosen.folder / SPEECH / f"{speaker}_{number}.wav", second)
     for folder in sorted(chosen.folder.glob("*/")):
         print(f"{sum(1 for _ in folder.iterdir()):>6} {folder.name}")
     print(f"{unreadable} recordings could not be read")
-    return 0
 
 
 def _write(path: Path, samples: Floats) -> None:

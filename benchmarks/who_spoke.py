@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import private_noise
 from benchmarks.command import BenchmarkError, Command, said
 from benchmarks.private_noise import plan_of
+from benchmarks.takes import Takes
 from fleet_protocol.numbers.arrays import Doubles, Floats
 from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.secure_sums.bounded_sums import BoundedLayout, directions_of
@@ -147,7 +147,7 @@ def work(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     """Print a line for each front end and size of a group; return the figures."""
     figures = []
     for name in chosen.front_end:
-        read = private_noise.Corpus.read(chosen.data, name)
+        read = Takes.read(chosen.data, name)
         noisy = None if chosen.epsilon is None else Noisy(read.statistics, chosen.epsilon)
         corpus = Corpus(read.embeddings.astype(np.float64), read.words, read.speakers, noisy)
         for group in chosen.devices:

@@ -26,9 +26,9 @@ from fleet_protocol.messages.rest import ClassInfo, ClassReport, Update
 from fleet_protocol.numbers.arrays import Bools, Floats, Ints
 from fleet_protocol.numbers.tensors import Arrays
 from fleet_simulator.data.log_mel import pictures
+from model_export.pretraining.evaluation import KEYWORDS
 from model_export.pretraining.pictures import LOG_POWERS, decode
 
-WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 ARCHITECTURES = ("linear", "hidden")
 """Of the devices."""
 _PUBLIC_CLIPS = 100
@@ -85,7 +85,7 @@ def build(front_end: Path, folder: Path) -> None:
 
 def read(archive: Path, bundles: Path) -> Corpus:
     """Read the archive's words as the features of bundles."""
-    entries = [entry for entry in pictures(archive) if entry.label in WORDS]
+    entries = [entry for entry in pictures(archive) if entry.label in KEYWORDS]
     pixels = decode(archive, [entry.path for entry in entries])
     model = ModelRuntime.open(bundles / f"{ARCHITECTURES[0]}.auricle")
     settings = model.manifest.feature_settings
@@ -97,7 +97,7 @@ def read(archive: Path, bundles: Path) -> Corpus:
     return Corpus(bundles, settings, x, labels, speakers)
 
 
-KNOWN, NEW = WORDS[:8], ("stop", "go")
+KNOWN, NEW = KEYWORDS[:8], ("stop", "go")
 EPOCHS = 12
 _PLAN = make_plan(RoundRequest("zero_shot"))
 

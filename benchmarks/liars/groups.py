@@ -31,8 +31,8 @@ from fleet_protocol.numbers.arrays import Doubles, Ints
 from fleet_protocol.secure_sums.layouts import RANGE
 from model_export.front_ends import find_front_end
 from model_export.pretraining.corpus import read_features
+from model_export.pretraining.evaluation import KEYWORDS
 
-WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 DEVICES, KNOWN, TAKES, WEIGHT, ROUNDS, PUBLIC = 100, 4, 4, 3.0, 30, 12
 _SETTINGS: dict[str, Value] = {"centre": "geometric_median", "vote_cap": float("inf")}
 
@@ -75,11 +75,11 @@ class Corpus:
         """Embed the test set; the first clips of each word are the public set."""
         settings = find_front_end("words", "float32").settings
         features, words, _ = read_features(recordings("gsc_v2_test"), settings, open_front_end(settings))
-        chosen = np.isin(words, WORDS)
-        labels = np.array([WORDS.index(str(word)) for word in words[chosen]])
+        chosen = np.isin(words, KEYWORDS)
+        labels = np.array([KEYWORDS.index(str(word)) for word in words[chosen]])
         features = features[chosen]
-        public = np.concatenate([np.flatnonzero(labels == column)[:PUBLIC] for column in range(len(WORDS))])
-        infos = tuple(ClassInfo(word, word) for word in WORDS)
+        public = np.concatenate([np.flatnonzero(labels == column)[:PUBLIC] for column in range(len(KEYWORDS))])
+        infos = tuple(ClassInfo(word, word) for word in KEYWORDS)
         shared = PublicSet(settings, infos, features[public], labels[public], np.zeros(len(public), np.bool_))
         rest = np.setdiff1d(np.arange(len(labels)), public)
         rows = features.reshape(len(features), -1).astype(np.float64)[rest]
@@ -87,11 +87,11 @@ class Corpus:
 
     def devices(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """Return the devices' means, float64 [devices, classes, numbers], and the clips that nobody has."""
-        means = np.full((DEVICES, len(WORDS), self.embeddings.shape[1]), np.nan)
-        of_word = [rng.permutation(np.flatnonzero(self.labels == column)) for column in range(len(WORDS))]
+        means = np.full((DEVICES, len(KEYWORDS), self.embeddings.shape[1]), np.nan)
+        of_word = [rng.permutation(np.flatnonzero(self.labels == column)) for column in range(len(KEYWORDS))]
         halves = [rows[: len(rows) // 2] for rows in of_word]  # the other half is heard
         for device in range(DEVICES):
-            for column in rng.permutation(len(WORDS))[:KNOWN]:
+            for column in rng.permutation(len(KEYWORDS))[:KNOWN]:
                 taken = rng.choice(halves[column], TAKES, replace=False)
                 means[device, column] = self.embeddings[taken].mean(axis=0)
         return means, np.setdiff1d(np.arange(len(self.labels)), np.concatenate(halves))

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from benchmarks.command import ROOT, BenchmarkError
-from benchmarks.listening.material import RATE_HZ, SECTION_S, WORD_DB, Half, background
+from benchmarks.listening.material import RATE_HZ, WORD_DB, Half, background, gains, loud_rms
 from demo.corpus import ACCENTS, Synthesiser
 from edge_client.audio.resampling import resample
 from fleet_protocol.numbers.arrays import Floats
@@ -86,8 +86,7 @@ def talk(seconds: float, taught: Sequence[str], seed: int) -> Floats:
         while at < min(end, length):
             voices.use(pair[speaker])
             said = resample(voices.say(next(spoken), *manners[speaker]), voices.rate_hz, RATE_HZ)[: length - at]
-            loudness = float(np.sqrt(np.mean(np.square(said[np.abs(said) > 0.1 * np.abs(said).max()]))))
-            samples[at : at + len(said)] = level / loudness * said
+            samples[at : at + len(said)] = level / loud_rms(said) * said
             at += len(said) + round(rng.uniform(*_TURN_S) * RATE_HZ)
             speaker = 1 - speaker
         at += round(rng.uniform(*_SILENCE_S) * RATE_HZ)
@@ -101,10 +100,8 @@ def dialogue(half: Half, hours: float, taught: Sequence[str], seed: int) -> Iter
         seconds = min(PART_S, left)
         spoken = synthesised(seconds, taught, 1000 * seed + part)
         rng = np.random.default_rng([seed, part])
-        noise = background(half, len(spoken), RATE_HZ, rng)
-        ratios = rng.uniform(*SNR_DB, size=-(-len(spoken) // round(SECTION_S * RATE_HZ)))
-        gains = np.repeat(10 ** ((WORD_DB - ratios) / 20), round(SECTION_S * RATE_HZ))[: len(spoken)]
-        yield np.clip(spoken + gains * noise, -1.0, 1.0).astype(np.float32)
+        noise = background(half, len(spoken), rng)
+        yield np.clip(spoken + gains(len(spoken), SNR_DB, rng) * noise, -1.0, 1.0).astype(np.float32)
         left, part = left - seconds, part + 1
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import wave
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+import soundfile
 
 from benchmarks.bundles import build_bundles, find_bundles
 from benchmarks.listening.material import RATE_HZ
@@ -87,15 +87,7 @@ def new_device(
             (folder / "clips" / label / path.name).symlink_to(path.resolve())
     (folder / "room").mkdir(parents=True)
     for number, noise in enumerate(room):
-        _write_wav(folder / "room" / f"{number}.wav", noise, RATE_HZ)
+        levels = (noise * 32_767).clip(-32_768, 32_767).astype(np.int16)
+        soundfile.write(folder / "room" / f"{number}.wav", levels, RATE_HZ)
     (folder / "edge.toml").write_text(_CONFIG.format(bundle=bundle.resolve()))
     return load_config(folder / "edge.toml")
-
-
-def _write_wav(path: Path, samples: Floats, rate_hz: int) -> None:
-    """Write float32 [samples] in -1..1 as 16-bit PCM."""
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(rate_hz)
-        file.writeframes((samples * 32_767).clip(-32_768, 32_767).astype(np.int16).tobytes())

@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.command import BenchmarkError, Command, add_knows, data_folder, said
 from benchmarks.listening.dialogue import dialogue
 from benchmarks.listening.front_ends import taught_device
-from benchmarks.listening.material import RATE_HZ, WORD_DB, Half, by_speaker, recordings_in
+from benchmarks.listening.material import RATE_HZ, WORD_DB, Half, by_speaker, loud_rms, recordings_in, rms
 from benchmarks.listening.measurement import THRESHOLDS, Heard, Listened, listen
 from edge_client.audio.recordings import read_recording
 from edge_client.daemon.listening_loop import load_listening
@@ -81,7 +81,7 @@ def make_stream(household: Household, snr_db: float, hours: float, seed: int) ->
     """
     half = Half((), tuple(noise[len(noise) // 2 :] for noise in household.noise))
     stream = np.concatenate(list(dialogue(half, hours, tuple(household.taught), seed)))
-    stream *= 10 ** ((WORD_DB - snr_db) / 20) / max(1e-6, float(np.sqrt(np.mean(np.square(stream)))))
+    stream *= 10 ** ((WORD_DB - snr_db) / 20) / rms(stream)
     rng, at_s = np.random.default_rng([seed, 1]), _PAUSE_S[1]
     sounds: list[Sound] = []
     labels = sorted(household.taught)
@@ -93,8 +93,7 @@ def make_stream(household: Household, snr_db: float, hours: float, seed: int) ->
         if end_s + _LATE_S > len(stream) / RATE_HZ:
             return np.clip(stream, -1.0, 1.0), sounds
         start = round(at_s * RATE_HZ)
-        loud = float(np.sqrt(np.mean(np.square(samples[np.abs(samples) > 0.1 * np.abs(samples).max()])))) or 1.0
-        stream[start : start + len(samples)] += samples * np.float32(10 ** (WORD_DB / 20) / loud)
+        stream[start : start + len(samples)] += samples * np.float32(10 ** (WORD_DB / 20) / loud_rms(samples))
         sounds.append(Sound(label, at_s, end_s))
         at_s = end_s + float(rng.uniform(*_PAUSE_S))
 

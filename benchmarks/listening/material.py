@@ -72,8 +72,8 @@ def load_material(data: Path, seed: int) -> Material:
     first, second = round(TRAINING * len(speakers)), round((TRAINING + TUNING) * len(speakers))
     parts = [set(part) for part in np.split(speakers, [first, second])]
     training, tuning, report = (tuple(clip for clip in clips if _speaker(clip.path) in part) for part in parts)
-    noise, *backgrounds = _split_noises(noises, RATE_HZ)
-    street = _urban(urban, RATE_HZ)
+    noise, *backgrounds = _split_noises(noises)
+    street = _urban(urban)
     return Material(
         tuple(clip for clip in training if clip.label is not None),
         noise,
@@ -100,14 +100,14 @@ def _speaker(path: Path) -> str:
     return speaker_of(path).rpartition("_")[2]
 
 
-def _split_noises(folder: Path, rate_hz: int) -> tuple[tuple[Floats, ...], ...]:
+def _split_noises(folder: Path) -> tuple[tuple[Floats, ...], ...]:
     """Return the first half of every noise recording, its third quarter, and its last."""
-    recordings = [read_recording(path, rate_hz) for path in recordings_in(folder)]
+    recordings = [read_recording(path, RATE_HZ) for path in recordings_in(folder)]
     parts = [np.split(samples, [len(samples) // 2, len(samples) * 3 // 4]) for samples in recordings]
     return tuple(zip(*parts, strict=True))
 
 
-def _urban(folder: Path, rate_hz: int) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+def _urban(folder: Path) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
     """Return sounds that go on, one slice of each original recording (fsID), the even ones and the odd ones."""
     parts: tuple[list[Floats], list[Floats]] = ([], [])
     taken: set[int] = set()
@@ -119,14 +119,14 @@ def _urban(folder: Path, rate_hz: int) -> tuple[tuple[Floats, ...], tuple[Floats
             if recording not in taken and count[part] < _URBAN_CLIPS:
                 taken.add(recording)
                 count[part] += 1
-                parts[part].append(read_recording(path, rate_hz))
+                parts[part].append(read_recording(path, RATE_HZ))
     return tuple(parts[0]), tuple(parts[1])
 
 
 # Root mean square of a word where it is loud, dB full scale; a speaker is nearer or farther by so many dB.
 WORD_DB, NEARER_DB = -28.0, 4.0
 _GAP_S = (1.5, 4.0)
-SECTION_S = 20.0
+_SECTION_S = 20.0
 _FADE_S = 0.01
 _LOUD_S = 0.03
 # Rooms: reverberation time, and level of the direct sound above the reverberation.
@@ -159,22 +159,21 @@ def make_stream(
 
     ``response``: of the room through which the words are heard, float64 [samples]; None: as they were recorded.
     """
-    rate = RATE_HZ
     clips: list[Clip] = [half.clips[i] for i in rng.permutation(len(half.clips))]
     words, said, at_s = [], [], _GAP_S[1]
     for clip in clips:
         if at_s > 60 * minutes - SETTINGS.clip_s:
             break
         said.append(_whole(clip.path))
-        words.append(Word(at_s, clip.label, clip.word, len(said[-1]) / rate, clip.by))
+        words.append(Word(at_s, clip.label, clip.word, len(said[-1]) / RATE_HZ, clip.by))
         at_s += words[-1].seconds + rng.uniform(*_GAP_S)
-    noise = background(half, round((at_s + 1) * rate), rate, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
+    noise = background(half, round((at_s + 1) * RATE_HZ), rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
     near = np.zeros_like(noise)
     for word, speech in zip(words, said, strict=True):
-        fade = np.minimum(1.0, np.arange(len(speech)) / (_FADE_S * rate))
+        fade = np.minimum(1.0, np.arange(len(speech)) / (_FADE_S * RATE_HZ))
         speech = speech * fade * fade[::-1]
-        start = round(word.begin_s * rate)
-        gain = 10 ** ((WORD_DB + rng.uniform(-NEARER_DB, NEARER_DB)) / 20) / loudness(speech, rate)
+        start = round(word.begin_s * RATE_HZ)
+        gain = 10 ** ((WORD_DB + rng.uniform(-NEARER_DB, NEARER_DB)) / 20) / loudness(speech)
         near[start : start + len(speech)] += (gain * speech).astype(np.float32)
     heard = near if response is None else reverberated(near, response)
     return Stream(np.clip(noise + heard, -1.0, 1.0), tuple(words))
@@ -206,20 +205,37 @@ def reverberated(samples: Floats, response: Floats | Doubles, size: int = 2**17)
     return heard[: len(samples)]
 
 
-def background(half: Half, length: int, rate: int, rng: np.random.Generator) -> Floats:
+def background(half: Half, length: int, rng: np.random.Generator) -> Floats:
     """Return sections of backgrounds, each with a root mean square of 1, float32 [length]."""
-    section = round(SECTION_S * rate)
+    section = round(_SECTION_S * RATE_HZ)
     parts = []
     for _ in range(-(-length // section)):
         recording = half.backgrounds[rng.integers(len(half.backgrounds))]
         part = np.resize(np.roll(recording, -int(rng.integers(len(recording)))), section)
-        parts.append(part / max(1e-6, float(np.sqrt(np.mean(np.square(part))))))
+        parts.append(part / rms(part))
     sections: Floats = np.concatenate(parts)[:length].astype(np.float32)
     return sections
 
 
-def loudness(speech: Floats | Doubles, rate: int) -> float:
+def gains(length: int, snr_db: tuple[float, float], rng: np.random.Generator) -> Doubles:
+    """Return by what a background is multiplied to be so far below words, drawn for each section, float64 [length]."""
+    section = round(_SECTION_S * RATE_HZ)
+    return np.repeat(10 ** ((WORD_DB - rng.uniform(*snr_db, size=-(-length // section))) / 20), section)[:length]
+
+
+def rms(samples: Floats) -> float:
+    """Return the root mean square, at least 1e-6."""
+    return max(1e-6, float(np.sqrt(np.mean(np.square(samples)))))
+
+
+def loud_rms(samples: Floats) -> float:
+    """Return the root mean square of what is above a tenth of the loudest; 1 of silence."""
+    loud = samples[np.abs(samples) > 0.1 * np.abs(samples).max(initial=0.0)]
+    return rms(loud) if len(loud) else 1.0
+
+
+def loudness(speech: Floats | Doubles, rate_hz: int = RATE_HZ) -> float:
     """Return the root mean square of the loudest tenth of 30 ms frames and what comes near it (within 20 dB)."""
-    size = round(_LOUD_S * rate)
+    size = round(_LOUD_S * rate_hz)
     power = np.square(speech[: len(speech) // size * size].reshape(-1, size)).mean(axis=1)
     return float(np.sqrt(power[power >= 0.01 * power.max()].mean())) or 1.0

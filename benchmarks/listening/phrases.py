@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.command import BenchmarkError
-from benchmarks.listening.material import RATE_HZ, by_speaker, recordings_in
+from benchmarks.listening.material import RATE_HZ, by_speaker, recordings_in, rms
 from edge_client.audio.recordings import encode_wave, loud_stretch, read_recording
 from fleet_protocol.numbers.arrays import Floats
 
@@ -48,6 +48,6 @@ def _word(path: Path) -> Floats:
 
 
 def _joined(parts: Sequence[Floats], rng: np.random.Generator) -> Floats:
-    first, second = (part / np.sqrt(np.mean(np.square(part))) * np.float32(_RMS) for part in parts)
+    first, second = (part / np.float32(rms(part)) * np.float32(_RMS) for part in parts)
     silence, pause = np.zeros(round(_SILENCE_S * RATE_HZ)), np.zeros(round(rng.uniform(*_PAUSE_S) * RATE_HZ))
     return np.asarray(np.clip(np.concatenate([silence, first, pause, second, silence]), -1, 1), np.float32)

@@ -35,8 +35,8 @@ def speech_in_noise(
         while len(part) < size:
             if (piece := next(pieces, None)) is None:
                 raise BenchmarkError(f"{folder} has less than {hours:g} hours of speech; give --hours")
-            part = np.concatenate([part, 10 ** (WORD_DB / 20) / loudness(piece, RATE_HZ) * piece, pause])
-        noise = background(half, size, RATE_HZ, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
+            part = np.concatenate([part, 10 ** (WORD_DB / 20) / loudness(piece) * piece, pause])
+        noise = background(half, size, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
         yield np.clip(part[:size] + noise, -1.0, 1.0).astype(np.float32)
         part, left = part[size:], left - size
 

@@ -23,11 +23,12 @@ import numpy as np
 from benchmarks.command import Command, data_folder, said
 from benchmarks.listening.__main__ import SNRS_DB
 from benchmarks.listening.front_ends import taught_device
-from benchmarks.listening.material import Clip, load_material
+from benchmarks.listening.material import Clip, load_material, rms
 from benchmarks.living.homes import HOMES, TAUGHT, with_sounds
 from benchmarks.living.rooms import Part, Room, day_parts, open_rooms, said_words
-from benchmarks.living.weeks import DIAL, PROMISES, Layout, Life, Measured, measure
+from benchmarks.living.weeks import DIAL, PROMISES, Life, Measured, measure
 from edge_client.config.sections import DetectorConfig
+from edge_client.detection.pace import pace_of
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.ready_bundles import FIRST_CHOICE, find_bundle
 from fleet_protocol.numbers.arrays import Floats
@@ -51,9 +52,9 @@ def _taught(folder: Path, bundle: Path, training: Sequence[Clip], room: Room, nu
         count = _TAKES_OF_SOUND if label in TAUGHT else _TAKES
         takes[label] = [own[index] for index in rng.choice(len(own), count, replace=False)]
     heard: Floats = room.half.backgrounds[0][: round(_ROOM_S * 16_000)]
-    level = 10 ** (_ROOM_DB / 20) / max(1e-6, float(np.sqrt(np.mean(np.square(heard)))))
+    level = 10 ** (_ROOM_DB / 20) / rms(heard)
     config = taught_device(folder, bundle, takes, [np.asarray(level * heard, np.float32)])
-    return Life(config, Layout.of(read_bundle(bundle).manifest.feature_settings, DetectorConfig()))
+    return Life(config)
 
 
 def _summary(day: int, found: Sequence[Measured]) -> list[dict[str, Any]]:
@@ -139,14 +140,15 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
 def _live(life: Life, room: Room, kept: dict[str, Part], bundle: Path, moments: dict[int, list[Measured]]) -> None:
     """Let a device live for some days in its room; measure it before and afterwards."""
     settings, config = read_bundle(bundle).manifest.feature_settings, DetectorConfig()
+    hop_s = pace_of(config, settings).hop_s
 
     def parts(day: int, *, measured: bool) -> list[Part]:
-        return day_parts(room, day, settings, life.layout.hop_s, kept, measured=measured)
+        return day_parts(room, day, settings, hop_s, kept, measured=measured)
 
     def figures() -> Measured:
         measured = [part for day in range(1, _MEASURED + 1) for part in parts(100 + day, measured=True)]
-        words = {snr: said_words(room, snr, settings, life.layout.hop_s, kept) for snr in SNRS_DB}
-        return measure(life.now, life.layout, measured, words, config)
+        words = {snr: said_words(room, snr, settings, hop_s, kept) for snr in SNRS_DB}
+        return measure(life.now, measured, words, config)
 
     for day in range(max(moments) + 1):
         if day in moments:

@@ -20,14 +20,15 @@ from benchmarks.listening.dialogue import synthesised
 from benchmarks.listening.material import (
     KNOWN,
     RATE_HZ,
-    SECTION_S,
     SETTINGS,
     WORD_DB,
     Clip,
     Half,
     Word,
     background,
+    gains,
     impulse_response,
+    loud_rms,
     recordings_in,
     reverberated,
 )
@@ -140,10 +141,8 @@ def sound_of(room: Room, name: str, day: int, *, measured: bool) -> tuple[Floats
     rng = np.random.default_rng([room.seed, room.number, day, zlib.crc32(name.encode()), int(measured)])
     length = round(seconds * RATE_HZ)
     if name == "night":
-        return background(room.half, length, RATE_HZ, rng) * np.float32(10 ** (_NIGHT_DB / 20)), []
-    ratios = rng.uniform(*_SNR_DB, size=-(-length // round(SECTION_S * RATE_HZ)))
-    gains = np.repeat(10 ** ((WORD_DB - ratios) / 20), round(SECTION_S * RATE_HZ))[:length]
-    stream = (gains * background(room.half, length, RATE_HZ, rng)).astype(np.float32)
+        return background(room.half, length, rng) * np.float32(10 ** (_NIGHT_DB / 20)), []
+    stream = (gains(length, _SNR_DB, rng) * background(room.half, length, rng)).astype(np.float32)
     near = np.zeros(length, np.float32)
     if room.home.talk and name != "noon":
         near = _talk(room, length, rng, measured=measured)
@@ -194,9 +193,7 @@ def _near_clip(path: Path, rng: np.random.Generator) -> Floats:
     """Return a recording at about the level of a word, float32 [samples]."""
     whole = read_clip(path, SETTINGS) if path.suffix == ".flac" else read_recording(path, RATE_HZ)
     samples = np.asarray(whole, np.float32)
-    loud = samples[np.abs(samples) > 0.1 * np.abs(samples).max(initial=0.0)]
-    power = float(np.sqrt(np.mean(np.square(loud)))) if len(loud) else 1.0
-    gain = 10 ** ((WORD_DB + rng.uniform(-_NEARER_DB, _NEARER_DB)) / 20) / (power or 1.0)
+    gain = 10 ** ((WORD_DB + rng.uniform(-_NEARER_DB, _NEARER_DB)) / 20) / loud_rms(samples)
     fade = np.minimum(1.0, np.arange(len(samples)) / (0.01 * RATE_HZ)).astype(np.float32)
     return np.asarray(gain * samples * fade * fade[::-1], np.float32)
 
@@ -296,7 +293,7 @@ def said_words(room: Room, snr_db: float, settings: FeatureSettings, hop_s: floa
             at_s += len(samples) / RATE_HZ
         near = np.concatenate([*pieces, np.zeros(5 * RATE_HZ, np.float32)])
         length = len(near)
-        noise = background(room.half, length, RATE_HZ, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
+        noise = background(room.half, length, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
         return np.clip(noise + reverberated(near, room.response), -1.0, 1.0), words, f"words at {snr_db:g} dB"
 
     return cached(kept, f"{room.number} words {snr_db}", settings, hop_s, make)

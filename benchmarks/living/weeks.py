@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from edge_client.detection.pace import pace_of
 from edge_client.detection.scores import Scorer, windows_before
 from edge_client.detection.thresholds import Tail
 from edge_client.storage.database import FILE, Database
-from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.numbers.arrays import Doubles, Floats
 
 PROMISES = (0.5, 1.0, 2.0)
@@ -32,30 +30,13 @@ _BEGIN_S = 1_767_571_200.0
 DAY_S, HOUR_S = 86_400.0, 3600.0
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How a detector looks at a stream: time between two windows, s, over how many of them scores are averaged, and how
-    many windows ago half a second was.
-    """
-
-    hop_s: float
-    averaged: int
-    before: int
-
-    @classmethod
-    def of(cls, settings: FeatureSettings, config: DetectorConfig) -> Layout:
-        """Return that of a front end."""
-        pace = pace_of(config, settings)
-        return cls(pace.hop_s, max(1, math.ceil(pace.average_s / pace.hop_s - 1e-6)), windows_before(pace.hop_s))
-
-
 class Life:
     """A device that was taught, and the room that it hears."""
 
-    def __init__(self, config: Config, layout: Layout) -> None:
+    def __init__(self, config: Config) -> None:
         """Begin on day 0, with nothing heard."""
         self.now = load_listening(config)
-        self.layout, self._device, self._config = layout, config, config.detector
+        self._device, self._config = config, config.detector
         self._features = self.now.model.manifest.feature_settings.digest
         self._clock = _BEGIN_S
         database = Database(config.device.state / FILE)
@@ -69,7 +50,7 @@ class Life:
         self.now = load_listening(self._device)
 
     def _listen(self, day: int, part: Part) -> None:
-        means, at_s = scores_of(part, self.now, self.layout, self._config), times(part)
+        means, at_s = scores_of(part, self.now, self._config), times(part)
         labels = self.now.label_map.names
         limits = thresholds(labels, self.now.tails, [self._config.false_accepts_per_hour])
         (events,) = decided(self.now, means, at_s, limits, self._config)
@@ -85,13 +66,14 @@ def _is_quiet(part: Part, config: DetectorConfig) -> np.ndarray[tuple[int], np.d
     return np.asarray(part.levels_db < config.energy_gate_db)
 
 
-def scores_of(part: Part, loaded: Loaded, layout: Layout, config: DetectorConfig) -> Floats:
+def scores_of(part: Part, loaded: Loaded, config: DetectorConfig) -> Floats:
     """Return the scores of a part's windows as the detector averages them, float32 [windows, labels]."""
+    pace = pace_of(config, loaded.model.manifest.feature_settings)
     scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes, loaded.built_in)
     rows = part.embeddings.astype(np.float32)
-    scores = scorer(rows[:, None], earlier_of(rows, layout.before, scorer.states)[:, :, None])
+    scores = scorer(rows[:, None], earlier_of(rows, windows_before(pace.hop_s), scorer.states)[:, :, None])
     scores[_is_quiet(part, config)] = 0.0
-    return averaged(scores, times(part), layout.averaged * part.hop_s)
+    return averaged(scores, times(part), pace.average_s)
 
 
 def times(part: Part) -> Doubles:
@@ -125,13 +107,11 @@ class Measured:
     hours: float
 
 
-def measure(
-    loaded: Loaded, layout: Layout, days: Sequence[Part], words: Mapping[float, Part], config: DetectorConfig
-) -> Measured:
+def measure(loaded: Loaded, days: Sequence[Part], words: Mapping[float, Part], config: DetectorConfig) -> Measured:
     """Count false accepts in parts without taught words, and misses of taught words; ``words`` by ratio in dB."""
     labels = loaded.label_map.names
-    streams = [(scores_of(part, loaded, layout, config), times(part)) for part in days]
-    said = {snr: (scores_of(part, loaded, layout, config), times(part), part) for snr, part in words.items()}
+    streams = [(scores_of(part, loaded, config), times(part)) for part in days]
+    said = {snr: (scores_of(part, loaded, config), times(part), part) for snr, part in words.items()}
     loud_s = sum(part.hop_s * int((~_is_quiet(part, config)).sum()) for part in days)
     limits = thresholds(labels, loaded.tails, DIAL)
     counts = [Counter[str]() for _ in DIAL]

@@ -72,13 +72,13 @@ def emulator(system: Path = Path("/")) -> str | None:
     return None
 
 
-def throttling(system: Path = Path("/")) -> str:
+def throttling() -> str:
     """Return whether the board slows or slowed itself down; `not available` where nothing tells."""
     if shutil.which("vcgencmd"):
         result = subprocess.run(["vcgencmd", "get_throttled"], capture_output=True, text=True, check=False)
         flags = result.stdout.strip().removeprefix("throttled=")
     else:
-        flags = next((_text(path) for path in (system / "sys/devices/platform/soc").glob("*/get_throttled")), "")
+        flags = next((_text(path) for path in Path("/sys/devices/platform/soc").glob("*/get_throttled")), "")
     try:
         bits = int(flags, 16)
     except ValueError:

@@ -9,10 +9,9 @@ from benchmarks.listening.choosing import Search, device_of, tried, written
 from benchmarks.listening.front_ends import FrontEnd
 from benchmarks.listening.material import RATE_HZ
 from benchmarks.listening.own_words import mean, measure, owners
-from edge_client.audio.recordings import encode_wave
 from edge_client.detection.score_table import SHIPPED, TABLE, read_table
 from edge_client.errors import ModelError
-from tests.support.sounds import TONES, melody
+from tests.support.sounds import TONES, write_words
 
 SNR_DB = 10.0
 
@@ -20,13 +19,9 @@ SNR_DB = 10.0
 @pytest.fixture(scope="module")
 def heard(tmp_path_factory, pretrained_bundle):
     """An owner's device that heard a few minutes of melodies, and what the device itself makes of the same stream."""
-    folder, rng = tmp_path_factory.mktemp("words"), np.random.default_rng(0)
-    for word in TONES:
-        (folder / word).mkdir()
-        for take in range(6):
-            sound = encode_wave(melody(word, rng).astype(np.float32), RATE_HZ)
-            (folder / word / f"speaker{take % 2}_{take}.wav").write_bytes(sound)
-    noise = (rng.normal(scale=0.1, size=RATE_HZ * 5).astype(np.float32),)
+    folder = tmp_path_factory.mktemp("words")
+    write_words(folder, TONES, 6)
+    noise = (np.random.default_rng(0).normal(scale=0.1, size=RATE_HZ * 5).astype(np.float32),)
     (owner,) = owners(folder, 1, 2, 1, seed=0)
     given = noise, noise, (SNR_DB,), 0
     device = device_of(pretrained_bundle, owner, 0, *given)

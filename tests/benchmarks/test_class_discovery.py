@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from benchmarks.class_discovery.trials import WORDS, Corpus
+from benchmarks.class_discovery.trials import Corpus
 from benchmarks.class_discovery.unheard import SENDERS, run_strategy, run_unheard
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle.ready_bundles import FOLDER
+from model_export.pretraining.evaluation import KEYWORDS
 
 SPEAKERS, TAKES = 80, 6
 
@@ -19,10 +20,10 @@ def corpus(tmp_path_factory):
         (folder / f"{name}.auricle").symlink_to(FOLDER / f"{ready}.auricle")
     rng = np.random.default_rng(0)
     manifest = ModelRuntime.open(FOLDER / "base.auricle").manifest
-    labels = np.repeat(WORDS, SPEAKERS * TAKES)
-    centres = 3 * rng.normal(size=(len(WORDS), 64))
+    labels = np.repeat(KEYWORDS, SPEAKERS * TAKES)
+    centres = 3 * rng.normal(size=(len(KEYWORDS), 64))
     x = np.repeat(centres, SPEAKERS * TAKES, axis=0) + rng.normal(size=(len(labels), 64))
-    speakers = np.tile(np.repeat([f"{who:08x}" for who in range(SPEAKERS)], TAKES), len(WORDS))
+    speakers = np.tile(np.repeat([f"{who:08x}" for who in range(SPEAKERS)], TAKES), len(KEYWORDS))
     return Corpus(folder, manifest.feature_settings, x.astype(np.float32)[:, None], labels, speakers)
 
 

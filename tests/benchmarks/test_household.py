@@ -5,7 +5,7 @@ import pytest
 import soundfile
 
 from benchmarks.command import BenchmarkError
-from benchmarks.listening.household import Sound, counts, deal, once_an_hour
+from benchmarks.listening.household import Household, Sound, counts, deal, make_stream, once_an_hour
 from benchmarks.listening.material import impulse_response
 from benchmarks.listening.measurement import Heard, Listened
 from edge_client.config.sections import DetectorConfig
@@ -44,6 +44,14 @@ def test_takes_and_what_is_played_later_are_of_different_sources(tmp_path):
     assert [path.parent.name for path in household.others] == ["rain", "rain"]
     with pytest.raises(BenchmarkError, match="has 7 sources; 7 teach"):
         deal(tmp_path, ["bell"], 7, np.random.default_rng(0))
+
+
+def test_a_recording_without_a_sound_leaves_the_stream_as_it_is(tmp_path):
+    soundfile.write(tmp_path / "0_0.wav", np.zeros(16_000), 16_000)
+    silent, noise = [tmp_path / "0_0.wav"], np.random.default_rng(0).normal(size=32_000).astype(np.float32)
+    stream, sounds = make_stream(Household({"bell": silent}, {"bell": silent}, silent, (noise,)), 10.0, 0.02, 0)
+    assert sounds
+    assert np.isfinite(stream).all()
 
 
 def test_each_label_gets_the_lowest_threshold_that_allows_it_one_false_accept_an_hour():

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from aggregator_server.discovery.public_embedding import PublicEmbedding
-from benchmarks.liars.groups import WORDS, Corpus, play
+from benchmarks.liars.groups import Corpus, play
 from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.messages.rest import ClassInfo
+from model_export.pretraining.evaluation import KEYWORDS
 from tests.support.embedded_words import NUMBERS, SETTINGS
 
 pytestmark = pytest.mark.slow
@@ -15,10 +16,10 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def corpus():
     rng = np.random.default_rng(0)
-    centres = 4 * rng.normal(size=(len(WORDS), NUMBERS))
-    labels = np.arange(50 * len(WORDS)) % len(WORDS)
+    centres = 4 * rng.normal(size=(len(KEYWORDS), NUMBERS))
+    labels = np.arange(50 * len(KEYWORDS)) % len(KEYWORDS)
     rows = centres[labels] + rng.normal(size=(len(labels), NUMBERS))
-    infos = tuple(ClassInfo(word, word) for word in WORDS)
+    infos = tuple(ClassInfo(word, word) for word in KEYWORDS)
     shared = rows[:120].astype(np.float32)[:, None]
     public = PublicSet(SETTINGS, infos, shared, labels[:120].astype(np.int64), np.zeros(120, np.bool_))
     return Corpus(rows[120:], labels[120:], PublicEmbedding(public))

@@ -14,13 +14,13 @@ from benchmarks.listening.material import RATE_HZ, Half, Word
 from benchmarks.listening.measurement import Heard, Listened, at_most, averaged, hits, rates
 from benchmarks.listening.one_front_end import earlier_of
 from benchmarks.listening.phrases import join
-from edge_client.audio.recordings import encode_wave, loud_stretch, read_recording
+from edge_client.audio.recordings import loud_stretch, read_recording
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.posterior_handling import Decisions
 from edge_client.detection.score_table import read_table
 from edge_client.detection.scores import STATES
 from tests.support.checkout import DATA, run_python
-from tests.support.sounds import TONES, melody
+from tests.support.sounds import TONES, write_words
 
 WORDS = (Word(10.0, "yes"), Word(14.0, None), Word(18.0, "no"), Word(22.0, "yes"))
 
@@ -104,20 +104,16 @@ def test_it_runs_from_teaching_to_figures(pretrained_bundle):
 
 
 def test_phrases_are_two_words_of_one_speaker_behind_one_another_and_an_unknown_word_is_refused(tmp_path):
-    rng, words = np.random.default_rng(0), tuple(TONES)[:3]
-    for word in words:
-        (tmp_path / "words" / word).mkdir(parents=True)
-        for speaker in ("one", "two"):
-            sound = encode_wave(melody(word, rng).astype(np.float32), RATE_HZ)
-            (tmp_path / "words" / word / f"{speaker}_0.wav").write_bytes(sound)
+    words = tuple(TONES)[:3]
+    write_words(tmp_path / "words", words, 2)
     join(tmp_path / "words", (words[:2], words[2:]), tmp_path / "phrases")
     made = sorted(path.relative_to(tmp_path / "phrases").as_posix() for path in tmp_path.glob("phrases/*/*"))
-    assert made == sorted(f"{word} {words[2]}/{speaker}_0.wav" for word in words[:2] for speaker in ("one", "two"))
+    assert made == sorted(f"{word} {words[2]}/speaker{number}_0.wav" for word in words[:2] for number in (0, 1))
     phrase = read_recording(tmp_path / "phrases" / made[0], RATE_HZ)
     length = sum(
         end - begin
         for word in made[0].split("/")[0].split()
-        for begin, end in [loud_stretch(read_recording(tmp_path / "words" / word / "one_0.wav", RATE_HZ), RATE_HZ)]
+        for begin, end in [loud_stretch(read_recording(tmp_path / "words" / word / "speaker0_0.wav", RATE_HZ), RATE_HZ)]
     )
     begin, end = loud_stretch(phrase, RATE_HZ)
     assert 0 < (end - begin - length) / RATE_HZ < 0.2
@@ -128,12 +124,7 @@ def test_phrases_are_two_words_of_one_speaker_behind_one_another_and_an_unknown_
 @pytest.mark.slow
 @pytest.mark.skipif(not (DATA / "gsc_v2_test").is_dir(), reason=f"there are no recordings in {DATA}")
 def test_own_words_are_taught_by_their_owner_and_heard_through_his_room(pretrained_bundle, tmp_path):
-    rng = np.random.default_rng(0)
-    for word in TONES:
-        (tmp_path / word).mkdir()
-        for take in range(8):
-            sound = encode_wave(melody(word, rng).astype(np.float32), RATE_HZ)
-            (tmp_path / word / f"speaker{take % 2}_{take}.wav").write_bytes(sound)
+    write_words(tmp_path, TONES, 8)
     people = ["--owners", "1", "--takes", "2", "--json"]
     arguments = ["--words", str(tmp_path), "--rooms", "--talk", str(tmp_path), "--hours", "0.005", *people]
     chosen = ["--front-ends", "base", "--bundles", str(pretrained_bundle.parent), "--data", str(DATA)]

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.listening.material import load_material, reverberated
 from benchmarks.living.homes import HOMES
 from benchmarks.living.rooms import Part, embedded, open_rooms
-from benchmarks.living.weeks import Layout, Life, measure
+from benchmarks.living.weeks import Life, measure
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.features.front_end import open_sliding
@@ -51,19 +51,15 @@ def test_a_device_takes_up_its_room_day_by_day(tmp_path):
     for label in ("yes", "no"):
         write_clips(device.clips, label, 6, seed=3)
     device.teach()
-    config, layout = (
-        DetectorConfig(),
-        Layout.of(read_bundle(find_bundle("base")).manifest.feature_settings, DetectorConfig()),
-    )
     before = load_listening(device.config)
     rows = np.random.default_rng(1).normal(size=(7_200, 64)).astype(np.float16)
     part = Part("noon", 12, rows, np.full(len(rows), -30.0, np.float32), 0.25, 1.0, (), len(rows) / 4 + 1)
-    life = Life(device.config, layout)
+    life = Life(device.config)
     for day in range(5):
         life.hear(day, [part])
     heard = life.now.tails["yes"]
     assert heard.hours == pytest.approx(2.4, rel=0.1)
     assert heard.threshold(1.0) != pytest.approx(before.tails["yes"].threshold(1.0), abs=1e-4)
-    found = measure(life.now, layout, [part], {}, config)
+    found = measure(life.now, [part], {}, DetectorConfig())
     assert found.hours == pytest.approx(0.5)
     assert {0.5, 1.0, 2.0} < found.accepts.keys()

@@ -13,25 +13,18 @@ from benchmarks.own_words import CLEAN_DB, SNRS_DB, devices, threshold
 from edge_client.audio.recordings import encode_wave, speaker_of
 from edge_client.config.sections import DetectorConfig
 from tests.support.checkout import DATA, run_python
-from tests.support.sounds import melody
+from tests.support.sounds import melody, write_words
 
 
 @pytest.fixture
 def folder(tmp_path):
     """Melodies that stand for words, eight of each of two people, and others that stand for connected speech."""
+    write_words(tmp_path / "words", ("yes", "no"), 8)
+    (tmp_path / "speech" / "reader").mkdir(parents=True)
     rng = np.random.default_rng(0)
-
-    def write(path, *sounds):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(
-            encode_wave(np.concatenate([melody(sound, rng) for sound in sounds]).astype(np.float32), RATE_HZ)
-        )
-
-    for word in ("yes", "no"):
-        for take in range(8):
-            write(tmp_path / "words" / word / f"speaker{take % 2}_{take}.wav", word)
     for number in range(5):
-        write(tmp_path / "speech" / "reader" / f"{number}.wav", "stop", "up", "stop", "down")
+        said = np.concatenate([melody(sound, rng) for sound in ("stop", "up", "stop", "down")]).astype(np.float32)
+        (tmp_path / "speech" / "reader" / f"{number}.wav").write_bytes(encode_wave(said, RATE_HZ))
     return tmp_path
 
 

@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import wave
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +42,16 @@ def write_clips(folder: Path, label: str, count: int, seed: int, name: str = "")
             file.setsampwidth(2)
             file.setframerate(RATE)
             file.writeframes((melody(label, rng) * 32767).clip(-32768, 32767).astype("<i2").tobytes())
+
+
+def write_words(folder: Path, words: Iterable[str], takes: int) -> None:
+    """Write each word's melody, said by two people in turn, as ``<word>/speaker<0 or 1>_<take>.wav``."""
+    rng = np.random.default_rng(0)
+    for word in words:
+        (folder / word).mkdir(parents=True)
+        for take in range(takes):
+            sound = encode_wave(melody(word, rng).astype(np.float32), RATE)
+            (folder / word / f"speaker{take % 2}_{take}.wav").write_bytes(sound)
 
 
 def phone_recording(path: Path, label: str, count: int) -> Path:
