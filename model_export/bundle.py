@@ -20,8 +20,6 @@ from model_export.layers import device_layers
 from model_export.specification import Specification
 from model_export.trainable import Trainable, weight_name
 
-_Converter = Any
-
 
 def build_network(specification: Specification, *, stock: bool = False) -> keras.Model:
     """Build a network: normalised features [n, frames, numbers per frame] to logits [n, capacity].
@@ -48,14 +46,9 @@ def build_network(specification: Specification, *, stock: bool = False) -> keras
 def build_bundle(specification: Specification) -> bytes:
     """Build a bundle. Raises OperatorError: the graph needs an operator that a device's runtime lacks."""
     model = build_network(specification)
-    graph = _convert_trainable(model, specification.batch)
+    trainable = Trainable(model, specification.batch)
+    graph = convert_module(trainable.state, trainable.signatures(), has_variables=True)
     return write_bundle(describe(model, specification), graph, weights_of(model))
-
-
-def _convert_trainable(model: keras.Model, batch: int) -> bytes:
-    """Convert a network to a TFLite graph with a bundle's six signatures, weights zero. Raises OperatorError."""
-    trainable = Trainable(model, batch)
-    return convert_module(trainable.state, trainable.signatures(), has_variables=True)
 
 
 def convert_module(
@@ -90,7 +83,7 @@ def convert_module(
         return convert(converter)
 
 
-def convert(converter: _Converter) -> bytes:
+def convert(converter: Any) -> bytes:  # noqa: ANN401  (TensorFlow's)
     """Run a TFLite converter. Raises OperatorError: the graph needs an operator that a device's runtime lacks."""
     try:
         graph = bytes(converter.convert())

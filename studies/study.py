@@ -40,7 +40,6 @@ def measured(values: Mapping[int, float | None]) -> Cell:
 class Results:
     """The finished runs of a study."""
 
-    full: bool  # whether they are of the full scale
     # runs and their outcomes, by the runs' name, in the order of the seeds
     by_name: Mapping[str, Sequence[tuple[Run, Outcome]]]
 
@@ -142,12 +141,12 @@ def load_study(name: str) -> Any:  # noqa: ANN401  (a module)
     return import_module(f"studies.{name}.runs")
 
 
-def results_of(finished: Sequence[tuple[Run, Outcome]], full: bool) -> Results:
+def results_of(finished: Sequence[tuple[Run, Outcome]]) -> Results:
     """Return runs and their outcomes by name."""
     by_name: dict[str, list[tuple[Run, Outcome]]] = {}
     for run, outcome in sorted(finished, key=lambda pair: pair[0].seed):
         by_name.setdefault(run.name, []).append((run, outcome))
-    return Results(full, by_name)
+    return Results(by_name)
 
 
 def stored(name: str, home: Path = HOME) -> dict[str, Any]:
@@ -162,7 +161,7 @@ def store(name: str, study: Any, finished: Sequence[tuple[Run, Outcome]], scale:
     Tables that the study does not make of runs stay as they are: ``published``, which a person copied from the paper,
     and what was measured apart.
     """
-    found = study.summary(results_of(finished, scale.full))
+    found = study.summary(results_of(finished))
     document = {
         "study": name,
         "scale": scale.name,

@@ -21,11 +21,11 @@ from edge_client.features.log_mel import mel_filters
 from fleet_protocol.bundle.bundle_file import Manifest
 from fleet_protocol.bundle.feature_settings import FeatureSettings, LogMelSettings, MfccSettings
 from fleet_protocol.numbers.arrays import Doubles, Floats
-from fleet_simulator.data.recording_layouts import BACKGROUNDS, NOBODY, Entry
+from fleet_simulator.data.recording_layouts import BACKGROUNDS, Entry
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.sections import DataSection
 from model_export.pretraining.corpus import SETTINGS
-from model_export.pretraining.pictures import BANDS, FLOOR, FRAMES, decode, mel_power, picture_paths
+from model_export.pretraining.pictures import BANDS, FLOOR, FRAMES, decode, mel_power, picture_paths, speaker_and_word
 
 
 def pictures(archive: Path) -> tuple[Entry, ...]:
@@ -38,12 +38,7 @@ def pictures(archive: Path) -> tuple[Entry, ...]:
 
 @functools.lru_cache(maxsize=2)
 def _listed(archive: Path, _mtime_ns: int, _size: int) -> tuple[Entry, ...]:
-    entries = []
-    for path in picture_paths(archive):
-        speaker, spoken, rest = path.name.partition("_nohash_")
-        word = rest.split(".")[1] if rest.count(".") > 1 else ""
-        entries.append(Entry(path, path.parent.name, speaker if spoken else NOBODY, word))
-    return tuple(entries)
+    return tuple(Entry(path, path.parent.name, *speaker_and_word(path)) for path in picture_paths(archive))
 
 
 def _features_of_power(power: Floats, settings: FeatureSettings) -> Floats:

@@ -38,7 +38,7 @@ from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.run_folder import RowFile
 from fleet_simulator.simulation import tasks
 from fleet_simulator.simulation.aggregator import FleetState, Uploads
-from fleet_simulator.simulation.device_models import CONSENSUS, PROTOTYPES, architectures_of, layout_of, public_set_of
+from fleet_simulator.simulation.device_models import CONSENSUS, PROTOTYPES, layout_of, public_set_of
 from fleet_simulator.simulation.federation import Devices, Federation, State
 from fleet_simulator.simulation.metrics import metrics
 from fleet_simulator.simulation.workers import Pool
@@ -58,7 +58,7 @@ class DealtFleet(Devices):
         inputs = inputs or Inputs()
         self.experiment = experiment
         self.pool: Pool
-        shared, seed = inputs.bundle(experiment.model.bundle), experiment.plan.seed
+        shared = inputs.bundle(experiment.model.bundle)
         self._folder = folder
         self.shards = _shards(experiment, folder, inputs, in_memory)
         self.first = FleetState(public_set_of(self.shards, shared.manifest), shared.weights)
@@ -72,7 +72,6 @@ class DealtFleet(Devices):
         self.models = RowFile(folder / "models.f32", self.layout.width)
         own = [inputs.bundle(path).manifest for path in self.setup.own]
         self._own_models = RowFile(folder / "own-models.f32", max(layout_of(one).width for one in own))
-        self._architectures = architectures_of(len(own), self.shards.devices, seed)
         self.own_versions = np.full(self.shards.devices, tasks.NO_OWN, np.uint8)  # see Block
         self._samples = 0
 

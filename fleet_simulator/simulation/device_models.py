@@ -11,6 +11,7 @@ import numpy as np
 from aggregator_server.aggregation import Layout
 from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.local_training import PublicRows
+from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle.bundle_file import Manifest
 from fleet_protocol.bundle.labels import LabelMap
@@ -147,6 +148,11 @@ class DeviceModels:
         layout, row = layout_of(model.manifest), np.zeros(self._own_file.width, np.float32)
         layout.flatten(model.get_weights(), row[: layout.width])
         self._own_file.write(2 * device + version, row)
+
+    def clips(self, rows: slice, model: ModelRuntime) -> Clips:
+        """Return the clips of a shard as a model takes them."""
+        clips = self.shards.clips(rows)
+        return Clips(rescaled(clips.x, self.shared, model), clips.slots)
 
     def heads(self, device: int) -> Heads:
         """Return what fits the heads of a device's bundle."""

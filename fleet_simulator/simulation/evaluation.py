@@ -17,7 +17,7 @@ from edge_client.learning.methods.local_method import LocalMethod
 from edge_client.learning.personalisation import PersonalTask, fine_tune, personalisations
 from edge_client.learning.rounds.client_update import ClientUpdate
 from edge_client.learning.rounds.guard import Evidence, Listener, choose_listener, recognised
-from edge_client.learning.training_data import FEWEST, Clips, held_out_accuracy, rescaled
+from edge_client.learning.training_data import FEWEST, Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.messages.rest import Choice, Work
 from fleet_protocol.numbers.arrays import Floats, Ints
@@ -78,28 +78,23 @@ class Evaluation:
             for device, version in zip(task.devices, task.own_versions, strict=True)
         ]
 
-    def _clips(self, rows: slice, model: ModelRuntime) -> Clips:
-        """Return the clips of a shard as a model takes them."""
-        clips = self._shards.clips(rows)
-        return Clips(rescaled(clips.x, self._models.shared, model), clips.slots)
-
     def _strangers(self, device: int, model: ModelRuntime) -> Clips:
         """Return some of the test clips, others for every device; none of their speakers is on any device."""
         rows = self._shards.test
         some = np.random.default_rng([self._seed, 9, device]).permutation(rows.stop - rows.start)[:_STRANGERS]
-        clips = self._clips(rows, model)
+        clips = self._models.clips(rows, model)
         return Clips(clips.x[:, some], clips.slots[some])
 
     def _accuracies(self, name: str, device: int, model: ModelRuntime, mask: Floats) -> dict[str, float]:
         """Return the accuracy among the mask's outputs, 0..1; a clip of a class whose output is off is missed."""
         slots = range(len(self._shards.names))
-        own = held_out_accuracy(model, mask, self._clips(self._shards.evaluate(device), model), slots)
+        own = held_out_accuracy(model, mask, self._models.clips(self._shards.evaluate(device), model), slots)
         strangers = held_out_accuracy(model, mask, self._strangers(device, model), slots)
         return {f"{name}_own": own, f"{name}_strangers": strangers}
 
     def _guarded(self, device: int, model: ModelRuntime, present: Listener, result: Listener) -> Listener:
         """Choose between models by own clips held out for it, and by the public set where these do not tell."""
-        own, public = (self._clips(rows, model) for rows in (self._shards.choose(device), self._shards.public))
+        own, public = (self._models.clips(rows, model) for rows in (self._shards.choose(device), self._shards.public))
         judged = self._shards.labels(self._shards.rows(device)) if len(own.slots) >= FEWEST else own.slots[:0]
         others = ~np.isin(public.slots, judged)
         evidence = Evidence(own, "held_out", Clips(public.x[:, others], public.slots[others]))
@@ -139,7 +134,7 @@ class Evaluation:
 
     def _listened(self, name: str, device: int, model: ModelRuntime, listener: Listener) -> dict[str, float]:
         """Return the accuracy of a head: what it takes for no label is missed."""
-        own, strangers = self._clips(self._shards.evaluate(device), model), self._strangers(device, model)
+        own, strangers = self._models.clips(self._shards.evaluate(device), model), self._strangers(device, model)
         found = {f"{name}_own": own, f"{name}_strangers": strangers}
         return {
             key: float(recognised(model, listener, clips).mean()) if len(clips.slots) else math.nan
@@ -177,8 +172,7 @@ class Evaluation:
             model = models.own_model(device, version)
         else:
             job = self._job(device, version, work)
-            clips = self._shards.clips(self._shards.rows(device))
-            job.contribute(Clips(rescaled(clips.x, models.shared, job.model), clips.slots), share_names=False)
+            job.contribute(models.clips(self._shards.rows(device), job.model), share_names=False)
         return self._accuracies("local", device, model, models.labels(model).mask)
 
     def _listener(self, model: ModelRuntime, mask: Floats) -> Listener:
@@ -199,7 +193,7 @@ class Evaluation:
         """Fine-tune and choose as a device does, its own model among the choices if the fleet has its architecture."""
         models = self._models
         clips, choose, public = (
-            self._clips(rows, model)
+            self._models.clips(rows, model)
             for rows in (self._shards.rows(device), self._shards.choose(device), self._shards.public)
         )
         own = model.get_weights() if has_own else None
@@ -227,7 +221,7 @@ class Evaluation:
         model = self._models.own_model(device, version)
         mask = self._models.mask(device, model)
         found = self._accuracies("own", device, model, mask)
-        trained = self._clips(self._shards.rows(device), model)
+        trained = self._models.clips(self._shards.rows(device), model)
         known = held_out_accuracy(model, mask, trained, np.unique(trained.slots).tolist())
         return {"own": found["own_own"], "own_test": found["own_strangers"], "own_trained": known}
 
@@ -249,7 +243,7 @@ class Evaluation:
                 fine_tune(model, labels, clips, settings, rng, beside)
             return model.get_weights()
 
-        clips, public = (self._clips(rows, model) for rows in (self._shards.rows(device), self._shards.public))
+        clips, public = (self._models.clips(rows, model) for rows in (self._shards.rows(device), self._shards.public))
         train(clips, None, rng)
         alone = self._listener(model, models.mask(device, model))
         found = self._accuracies("alone", device, model, alone.label_map.mask)

@@ -31,15 +31,10 @@ Takes = Mapping[str, Floats]
 class Heads:
     """Fits heads of one bundle."""
 
-    def __init__(self, model: ModelRuntime, initial: Arrays, nothing: Floats | None = None) -> None:
-        """Take the model that does the work; its weights are overwritten.
-
-        ``nothing``: embeddings of windows in which nobody speaks, as devices hear them, float32 [windows, numbers].
-        """
+    def __init__(self, model: ModelRuntime, initial: Arrays) -> None:
+        """Take the model that does the work; its weights are overwritten."""
         self.model = model
         self._initial = initial
-        self._none = np.zeros((0, model.manifest.input_shape[-1]), np.float32)
-        self._nothing = self._none if nothing is None else nothing
 
     @property
     def statistics(self) -> EmbeddingStatistics:
@@ -66,17 +61,15 @@ class Heads:
         public_set: PublicSet | None = None,
         of_fleet: Mapping[str, Floats] | None = None,
         own: Arrays | None = None,
-        denied: Mapping[str, Floats] | None = None,
     ) -> Listener:
         """Return a head for all labels and for what is no label.
 
         Without a ``public_set`` the device knows its own labels alone. ``of_fleet``: :meth:`centres` of the fleet's
-        prototypes. ``own``: weights that learned the device's takes alone, trained where None and needed. ``denied``:
-        by class, what other owners said is none of its sounds, float32 [sounds, numbers].
+        prototypes. ``own``: weights that learned the device's takes alone, trained where None and needed.
         """
         kept = range(len(label_map.slots)) if public_set is not None else ()
-        heard = Embeddings(takes, self._nothing, self._none)
-        fleet = FleetSounds(public_set, of_fleet or {}, denied or {})
+        nothing = np.zeros((0, self.model.manifest.input_shape[-1]), np.float32)
+        heard, fleet = Embeddings(takes, nothing, nothing), FleetSounds(public_set, of_fleet or {})
         material = material_of(label_map, kept, heard, self.model.manifest, fleet)
         epochs, rate = TrainingConfig().teach_epochs, TrainingConfig().teach_learning_rate
         taught = own if material.own is not None else None

@@ -15,7 +15,6 @@ from edge_client.learning.rounds.client_update import ClientUpdate
 from edge_client.learning.rounds.prototype_sharing import PrototypeExchange
 from edge_client.learning.rounds.score_sharing import ScoreSharing
 from edge_client.learning.rounds.weight_sharing import WeightSharing
-from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.messages.rest import Choice, Update, Work
 from fleet_protocol.methods.adaptive_training import label_entropy
@@ -98,10 +97,9 @@ class VirtualDevices:
     def _contribute(self, device: int, version: int, work: Work) -> tuple[Update, Arrays]:
         """Have a device train and return its upload; its own model, if it keeps one, goes to its other place."""
         job = self._job(device, version, work)
-        clips = self._shards.clips(self._shards.rows(device))
-        own = Clips(rescaled(clips.x, self._models.shared, job.model), clips.slots)
+        clips = self._models.clips(self._shards.rows(device), job.model)
         try:
-            update, arrays = job.contribute(own, share_names=False)
+            update, arrays = job.contribute(clips, share_names=False)
         except ModelError as error:
             raise DivergedError(f"device {device}: {error}") from error
         if job.model is not self._models.shared:

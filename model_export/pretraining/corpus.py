@@ -21,7 +21,7 @@ from edge_client.features.front_end import open_front_end
 from fleet_protocol.bundle.feature_settings import FeatureSettings, LogMelSettings, preset
 from fleet_protocol.numbers.arrays import Array, Floats
 from model_export.errors import CorpusError
-from model_export.pretraining.pictures import BANDS, decode, picture_paths, to_pixels
+from model_export.pretraining.pictures import BANDS, decode, picture_paths, speaker_and_word, to_pixels
 
 NOISE = "_noise_"
 """The label of clips in which nobody speaks, whatever folder they come from."""
@@ -128,9 +128,8 @@ def _read(archive: Path, settings: LogMelSettings) -> Corpus:
     paths = picture_paths(archive)
     names = []
     for path in paths:
-        speaker, spoken, rest = path.name.partition("_nohash_")
-        word = rest.split(".")[1] if rest.count(".") > 1 else path.parent.name
-        names.append((NOISE if path.parent.name in _NOISES else word, speaker if spoken else NOBODY))
+        speaker, word = speaker_and_word(path)
+        names.append((NOISE if path.parent.name in _NOISES else word or path.parent.name, speaker))
     words, speakers = zip(*names, strict=True)
     unknown = settings.mel_bands - BANDS
     pixels = np.pad(decode(archive, paths), ((0, 0), (0, 0), (0, unknown)), "edge")
@@ -141,8 +140,7 @@ def speakers_of(folder: Path) -> set[str]:
     """Return who speaks in a folder of recordings or an archive of pictures. Raises CorpusError: it holds neither."""
     if folder.is_dir():
         return {speaker for _, _, speaker in list_recordings(folder)} - {NOBODY}
-    spoken = (path.name.partition("_nohash_") for path in picture_paths(folder))
-    return {speaker for speaker, found, _ in spoken if found}
+    return {speaker_and_word(path)[0] for path in picture_paths(folder)} - {NOBODY}
 
 
 def read_log_mel(

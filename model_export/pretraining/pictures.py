@@ -51,6 +51,12 @@ def picture_paths(archive: Path) -> list[PurePosixPath]:
     return found
 
 
+def speaker_and_word(picture: PurePath) -> tuple[str, str]:
+    """Return by a picture's name who speaks, and what is said; each "" where it does not tell."""
+    speaker, spoken, rest = picture.name.partition("_nohash_")
+    return speaker if spoken else "", rest.split(".")[1] if rest.count(".") > 1 else ""
+
+
 def decode(archive: Path, paths: Sequence[PurePath]) -> NDArray[np.uint8]:
     """Decode some pictures, uint8 [clips, frames, bands].
 

@@ -11,10 +11,11 @@ sound is heard of which the classifier itself believes less than :data:`_LEAST`.
 """
 
 import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from fleet_protocol.numbers.arrays import Doubles, Floats
+from fleet_protocol.numbers.arrays import Doubles, Floats, Ints
 from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.numbers.known import ONCE_AN_HOUR, KnownSounds
 from model_export.sounds.weights import Classifier, Projection, hard_swish_slope
@@ -59,8 +60,7 @@ KNOWN: dict[str, tuple[int, ...]] = {
 _AN_HOUR = 400
 _LEAST = 0.01
 _LEAST_LOGIT = math.log(_LEAST / (1 - _LEAST))
-DREAMS = 20
-"""Dreams of each class."""
+_DREAMS = 20  # of each class
 # Distance from the centre in the whitened embedding: while a dream is sought, where the layer's slopes are those of
 # many sounds, and of the dream.
 _NEAR, _FAR = 8.0, 22.0
@@ -85,30 +85,34 @@ def known_sounds(
     )
     classes = [number for numbers in KNOWN.values() for number in numbers]
     sound = np.repeat(np.arange(len(KNOWN)), [len(numbers) for numbers in KNOWN.values()])
-    logits = dreams_of(inner, statistics, seed)
-    dreamt = np.repeat(np.arange(logits.shape[1]), DREAMS)
-    levels = [
-        max(np.quantile(logits[~np.isin(dreamt, numbers)][:, numbers].max(axis=1), 1 - 1 / _AN_HOUR), _LEAST_LOGIT)
-        for numbers in KNOWN.values()
-    ]
-    bias = inner.second_bias[classes] + (ONCE_AN_HOUR - np.array(levels))[sound]
+    levels = np.maximum(levels_of(inner, statistics, seed, KNOWN.values(), 1 - 1 / _AN_HOUR), _LEAST_LOGIT)
+    bias = inner.second_bias[classes] + (ONCE_AN_HOUR - levels)[sound]
     return KnownSounds(
         tuple(KNOWN), inner.first, inner.first_bias, inner.second[:, classes], bias.astype(np.float32), sound
     )
 
 
-def dreams_of(classifier: Classifier, statistics: EmbeddingStatistics, seed: int) -> Floats:
-    """Return the logits of all classes for the dreams of each, one class after the other, [classes * dreams, classes].
+def levels_of(
+    classifier: Classifier,
+    statistics: EmbeddingStatistics,
+    seed: int,
+    kinds: Iterable[Sequence[int] | Ints],
+    share: float,
+) -> Doubles:
+    """Return the logit that each kind of sound reaches in so large a share of the other classes' dreams at most.
 
-    The classifier takes the front end's numbers.
+    The classifier takes the front end's numbers; a kind is the numbers of its classes, and its logit their largest.
     """
-    return classifier.logits(_dreams(classifier, statistics, np.random.default_rng([seed, 2])))
+    logits = classifier.logits(_dreams(classifier, statistics, np.random.default_rng([seed, 2])))
+    dreamt = np.repeat(np.arange(logits.shape[1]), _DREAMS)
+    others = (logits[~np.isin(dreamt, numbers)][:, numbers].max(axis=1) for numbers in kinds)
+    return np.array([np.quantile(scores, share) for scores in others])
 
 
 def _dreams(classifier: Classifier, statistics: EmbeddingStatistics, rng: np.random.Generator) -> Floats:
     """Return embeddings of all classes, one class after the other, float32 [classes * dreams, numbers]."""
     back = np.linalg.inv(statistics.whitening)
-    directions = np.repeat(_directions(classifier, statistics, back), DREAMS, axis=0)
+    directions = np.repeat(_directions(classifier, statistics, back), _DREAMS, axis=0)
     scattered = _FAR * directions + rng.standard_normal(directions.shape)
     return np.asarray(statistics.centre + scattered @ back, np.float32)
 

@@ -19,7 +19,7 @@ from fleet_protocol.numbers.joint_statistics import unpack_statistics
 from model_export.errors import ExportError
 from model_export.front_ends import find_front_end
 from model_export.sounds import weights
-from model_export.sounds.known import DREAMS, dreams_of
+from model_export.sounds.known import levels_of
 
 TABLE = Path(__file__).with_name("names.tsv")
 _FRONT_END, _SUFFIX = "sounds_2s", ".safetensors"
@@ -49,14 +49,10 @@ def make(chosen: argparse.Namespace) -> str:
     if statistics is None or known is None:
         raise ExportError(f"the front end {_FRONT_END} knows no sounds; make it by `auricle-export sounds`")
     inner = weights.Classifier(known.hidden, known.hidden_bias, classifier.second, classifier.second_bias)
-    logits = dreams_of(inner, statistics, seed=0)
-    dreamt = np.repeat(np.arange(logits.shape[1]), DREAMS)
     table = np.array(words())
     kept = [word for word in dict.fromkeys(table.tolist()) if word != "-"]
     classes = [np.flatnonzero(table == word) for word in kept]
-    levels = [
-        np.quantile(logits[~np.isin(dreamt, numbers)][:, numbers].max(axis=1), _AMONG_OTHERS) for numbers in classes
-    ]
+    levels = levels_of(inner, statistics, 0, classes, _AMONG_OTHERS)
     sizes = [len(numbers) for numbers in classes]
     order = np.concatenate(classes)
     names = SoundNames(

@@ -6,7 +6,6 @@ channels. MIT licence, Copyright (c) 2022 Florian Schmid. The names are those of
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from safetensors.numpy import load
 
 from fleet_protocol.numbers.arrays import Doubles, Floats
 from fleet_protocol.numbers.embedding_statistics import Scatter
-from fleet_protocol.numbers.tensors import Arrays
+from fleet_protocol.numbers.tensors import Arrays, digest
 from model_export.errors import ExportError
 
 ATTRIBUTION = (
@@ -50,9 +49,8 @@ def read(path: Path) -> Arrays:
         data = path.read_bytes()
     except OSError as error:
         raise ExportError(f"{path} cannot be read ({error}); --weights takes EfficientAT's mn04 weights") from error
-    digest = hashlib.sha256(data).hexdigest()
-    if digest != SHA256:
-        raise ExportError(f"{path} has the SHA-256 digest {digest}, but {SHA256} are the mn04 weights known")
+    if digest(data) != SHA256:
+        raise ExportError(f"{path} has the SHA-256 digest {digest(data)}, but {SHA256} are the mn04 weights known")
     arrays: Arrays = load(data)
     return arrays
 

@@ -83,7 +83,7 @@ def results(class_ids, local=(80.0, 90.0)):
     for name in names:
         found = alone if name.split(", rate")[0].endswith(study.WITHOUT) else played
         by_name[name] = [(Run("", seed, Call(play)), Outcome(found, 0.0, 0.0, {})) for seed in (1, 2)]
-    return Results(False, by_name)
+    return Results(by_name)
 
 
 def test_the_tables_are_those_of_the_tracked_results():

@@ -77,7 +77,7 @@ def summary_of(study, folder: Path, change=lambda run, found: found) -> Summary:
     assert len({(run.name, run.seed) for run in runs}) == len(runs)
     assert {run.digest for run in runs} == {run.digest for run in study.runs(scale)}
     outcomes = [(run, Outcome(change(run, made_up(run)), 0.0, 1.0, {})) for run in runs]
-    return study.summary(results_of(outcomes, full=False))
+    return study.summary(results_of(outcomes))
 
 
 def tiny_experiment(bundle: Path, noise: float = 0.5, **rounds) -> Experiment:

@@ -12,6 +12,7 @@ from model_export.cost import multiply_adds_of
 from model_export.front_ends import SHIPPED
 from model_export.graph_operators import operators_by_signature, read_convolutions
 from model_export.pretraining import conversion
+from model_export.pretraining.evaluation import KEYWORDS
 from model_export.pretraining.front_end_file import read
 from model_export.pretraining.network import DESIGNS, SIGNATURE
 from tests.support.checkout import DATA, ROOT
@@ -19,7 +20,6 @@ from tests.support.checkout import DATA, ROOT
 LANGUAGES = {"de": "German", "es": "Spanish", "fr": "French", "it": "Italian", "pl": "Polish", "tr": "Turkish"}
 # Takes of each speaker, and speakers, in the order of the cards' columns.
 CASES = ((5, 1), (5, 2), (5, 4), (1, 5), (1, 10), (1, 20))
-KEYWORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 # Of a file, bytes; and the multiply-adds and weights of its network.
 LARGEST = {"base": (600_000, 3_500_000, 100_000), "words": (3_400_000, 25_500_000, 1_000_000)}
 
