@@ -188,7 +188,8 @@ class Daemon:
             with self._tried("see whether its owner paused it"):
                 self._pauses.follow()
             if self._pauses.take_news():
-                self._publisher.pause(self._pauses.pause)
+                for sink in self._publisher.sinks:
+                    sink.pause(self._pauses.pause)
                 written = 0.0
             self._follow_commands()
             if (rates := self._rates) is not None and rates.follow():
@@ -229,7 +230,9 @@ class Daemon:
     def _follow_choices(self) -> None:
         """Take up thresholds, and which labels are listened for now."""
         choices = self._state.choices
-        self._publisher.switched_off(choices.switched_off())
+        switched_off = choices.switched_off()
+        for sink in self._publisher.sinks:
+            sink.switched_off(switched_off)
         chosen, off = choices.thresholds(), choices.off(time.time())
         with self._loading:
             if self._loaded is None or (self._loaded.thresholds, self._loaded.off) == (chosen, off):
@@ -246,7 +249,9 @@ class Daemon:
             known = set(self._model.get("labels", ())) - self._state.choices.switched_off()
             questions = self._asker.changed(known) if self._asker else changed
             if questions is not None:
-                self._publisher.ask((*questions, *self._offered()))
+                asked = (*questions, *self._offered())
+                for sink in self._publisher.sinks:
+                    sink.ask(asked)
 
     def _offered(self) -> tuple[Asked, ...]:
         return tuple(
@@ -357,7 +362,9 @@ class Daemon:
 
     def _write_status(self, *, last: bool = False) -> None:
         status = self.status()
-        self._publisher.report(health_of(status, time.time()))
+        health = health_of(status, time.time())
+        for sink in self._publisher.sinks:
+            sink.report(health)
         if status["forgets"] != self._forgets:
             self._forgets = status["forgets"]
             if self._forgets:

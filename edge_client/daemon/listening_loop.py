@@ -118,7 +118,7 @@ class ListeningLoop:
                 f"the microphone gives {source.sample_rate_hz} Hz, but the model needs {self._rate_hz} Hz; "
                 "open it at the model's rate"
             )
-        self._publisher.announce(self._detector.labels)
+        self._announce()
 
     def run(self, stop: threading.Event) -> None:
         """Listen until asked to stop. Raises AudioError if the source failed for good."""
@@ -194,7 +194,11 @@ class ListeningLoop:
             self._detector.adopt(loaded)
             self._lasting = loaded.lasting
             self._publish_labels()
-            self._publisher.announce(self._detector.labels)
+            self._announce()
+
+    def _announce(self) -> None:
+        for sink in self._publisher.sinks:
+            sink.announce(self._detector.labels)
 
     def _publish_labels(self) -> None:
         on = ", ".join(self._detector.standing)
@@ -208,9 +212,8 @@ class ListeningLoop:
             with self._lock:
                 self._latencies_s.append((time.perf_counter() - begin) / hops)
             self.hearings.update(self._detector.standing, self._lasting)
-            self._publisher.level(
-                self._input, self._detector.level_db, hops * self._detector.hop_samples / self._rate_hz
-            )
+            for sink in self._publisher.sinks:
+                sink.level(self._input, self._detector.level_db, hops * self._detector.hop_samples / self._rate_hz)
         self._follow()
         for heard in found:
             self._publisher.publish(heard)
@@ -221,7 +224,8 @@ class ListeningLoop:
 
     def _follow(self) -> None:
         for event in self._detector.take_followed():
-            self._publisher.follow(event)
+            for sink in self._publisher.sinks:
+                sink.follow(event)
 
     def _end_sounds(self) -> None:
         """Say that all sounds are over: without a microphone nobody would. One that is heard afterwards goes on."""

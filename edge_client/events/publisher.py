@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from edge_client.capture.pauses import Pause
 from edge_client.config import Config
-from edge_client.events import Asked, Event, Health, Heard, Sink, Switch
+from edge_client.events import Heard, Sink, Switch
 from edge_client.events.delivery import Delivery
 from edge_client.events.journal import Journal
 from edge_client.events.json_lines import JsonLines
@@ -42,67 +42,32 @@ def open_sinks(
 
 
 class Publisher:
-    """The one receiver of a listening loop; it never waits for a sink or a disk."""
+    """The one receiver of what a device hears; it never waits for a sink or a disk. ``sinks``: it hands on to these."""
 
     def __init__(self, sinks: Sequence[Sink], keep: Callable[[Heard], None] | None = None) -> None:
         """Take the sinks over; :meth:`close` closes them. ``keep`` stores a sound, in a thread of its own."""
-        self._sinks = tuple(sinks)
+        self.sinks = tuple(sinks)
         self._kept = Delivery("the store of heard sounds", keep, _MAX_WAITING) if keep else None
 
     def publish(self, heard: Heard) -> None:
         """Hand on what was heard."""
-        for sink in self._sinks:
+        for sink in self.sinks:
             sink.publish(heard.event)
         if self._kept is not None:
             self._kept.put(heard)
 
-    def follow(self, event: Event) -> None:
-        """Say that a sound goes on, or is over."""
-        for sink in self._sinks:
-            sink.follow(event)
-
-    def level(self, heard_by: str, level_db: float, seconds: float) -> None:
-        """Say how loud an input was for some seconds."""
-        for sink in self._sinks:
-            sink.level(heard_by, level_db, seconds)
-
-    def announce(self, labels: Sequence[str]) -> None:
-        """Say which labels the device knows from now on."""
-        for sink in self._sinks:
-            sink.announce(labels)
-
-    def ask(self, questions: Sequence[Asked]) -> None:
-        """Say which questions are open now."""
-        for sink in self._sinks:
-            sink.ask(questions)
-
-    def pause(self, pause: Pause | None) -> None:
-        """Say why the device does not listen from now on; None: it does."""
-        for sink in self._sinks:
-            sink.pause(pause)
-
-    def switched_off(self, labels: Collection[str]) -> None:
-        """Say which labels their owner does not have listened for."""
-        for sink in self._sinks:
-            sink.switched_off(labels)
-
-    def report(self, health: Health) -> None:
-        """Say how the device is."""
-        for sink in self._sinks:
-            sink.report(health)
-
     def stored(self) -> dict[str, Any] | None:
         """Say how the storing of events goes, as :meth:`Sink.stored`; None where nothing stores them."""
-        return next((stored for sink in self._sinks if (stored := sink.stored()) is not None), None)
+        return next((stored for sink in self.sinks if (stored := sink.stored()) is not None), None)
 
     def trouble(self) -> str | None:
         """Say why what gets the events is not reached, "" where it is; None where nothing sends them on."""
-        said = [trouble for sink in self._sinks if (trouble := sink.trouble()) is not None]
+        said = [trouble for sink in self.sinks if (trouble := sink.trouble()) is not None]
         return "; ".join(filter(None, said)) if said else None
 
     def close(self) -> None:
         """Finish what was taken, within a few seconds."""
         if self._kept is not None:
             self._kept.close(_GRACE_S)
-        for sink in self._sinks:
+        for sink in self.sinks:
             sink.close()
