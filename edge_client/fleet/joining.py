@@ -49,7 +49,9 @@ def join(config_path: Path, link: InvitationLink, *, insecure_http: bool) -> Enr
     if config.server is not None:
         known.add(config.server.url)
     authority = _fetch_authority(link)
-    if present is not None and present.authority != authority and link.url not in known:
+    # A server that moved still has its own authority; of one for which public ones vouch, nothing shows that it moved.
+    moved = authority is not None and present is not None and present.authority == authority
+    if present is not None and not moved and link.url not in known:
         raise StateError(f"this device is in the fleet of {present.url}; leave it first: auricle-edge leave")
     with closing(ServerClient(link.url, state.identity.load(), authority=authority)) as client:
         enrolled = Enroller(client, config, state.identity).enrol(link.token)

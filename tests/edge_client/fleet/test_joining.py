@@ -169,6 +169,12 @@ def test_a_device_of_one_fleet_does_not_join_another_by_accident(server, config)
     assert load_config(config).server is None
 
 
+def test_two_fleets_that_public_authorities_vouch_for_are_two(config):
+    state_of(config).membership.save(Membership("https://one.example"))
+    with pytest.raises(StateError, match=r"in the fleet of https://one\.example; leave it first"):
+        join(config, InvitationLink("http://127.0.0.1:1", "aur_join_" + "x" * 43), insecure_http=True)
+
+
 def test_a_network_that_asks_to_log_in_first_is_not_taken_for_the_aggregator(tmp_path):
     with HostileServer(whole(b"<html>log in to the hotel", headers="Content-Type: text/html\r\n")) as portal:
         config = device(tmp_path / "kitchen", f'[server]\nurl = "{portal.url}"\nenrol_token = "t"\n')
