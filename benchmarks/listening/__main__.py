@@ -77,6 +77,8 @@ def main() -> int:
     parser.add_argument("--takes", type=int, default=5, help="with --words: of each word by each teacher (5)")
     parser.add_argument("--teachers", type=int, default=1, help="with --words: people who teach a device (1)")
     parser.add_argument("--rooms", action="store_true", help="with --words: they are heard through rooms")
+    about = "with --words: false alarms of each label that the owner has said are not it, before (0)"
+    parser.add_argument("--rejected", type=int, default=0, help=about)
     about = "with --words: recordings of connected speech, in which false alarms count besides"
     parser.add_argument("--talk", type=Path, metavar="DIR", help=about)
     parser.add_argument("--hours", type=float, default=10.0, help="of talk (10)")
@@ -111,7 +113,12 @@ def work(options: argparse.Namespace) -> dict[str, object]:
                 words = Path(folder) / "phrases"
                 join(options.words, options.join, words)
             people = owners(words, options.owners, options.takes, options.teachers, options.seed)
-            by = {"takes": options.takes, "teachers": options.teachers, "rooms": options.rooms}
+            by = {
+                "takes": options.takes,
+                "teachers": options.teachers,
+                "rooms": options.rooms,
+                "rejected": options.rejected,
+            }
             heard = (material.noise, half.backgrounds, SNRS_DB, options.seed)
             talk = None
             if options.talk is not None:
@@ -120,7 +127,8 @@ def work(options: argparse.Namespace) -> dict[str, object]:
                 def talk(snr_db: float) -> Iterator[Floats]:
                     return speech_in_noise(options.talk, half, snr_db, options.hours, options.seed)
 
-            rows = ((one.name, measure_own(one, people, *heard, in_rooms=options.rooms, talk=talk)) for one in chosen)
+            more = {"in_rooms": options.rooms, "talk": talk, "rejected": options.rejected}
+            rows = ((one.name, measure_own(one, people, *heard, **more)) for one in chosen)
             return {"front_ends": [{"front_end": name, **by, "snr": snr} for name, snr in rows]}
         streams = _streams_of(half, options.minutes, options.seed)
         results = [measure(one, material, streams, untaught=options.untaught) for one in chosen]

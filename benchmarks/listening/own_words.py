@@ -8,8 +8,9 @@ backgrounds.
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import numpy as np
 from benchmarks.command import BenchmarkError, said
 from benchmarks.listening.front_ends import FrontEnd, taught_device
 from benchmarks.listening.material import (
+    RATE_HZ,
+    SETTINGS,
     Clip,
     Half,
     Stream,
@@ -29,8 +32,13 @@ from benchmarks.listening.material import (
 )
 from benchmarks.listening.measurement import THRESHOLDS, Heard, Listened, hits, in_parts, listen
 from benchmarks.listening.one_front_end import listen_for_all
+from edge_client.audio.recordings import encode_wave
+from edge_client.clips.folders import rejected as rejected_folder
+from edge_client.config import Config
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Loaded
+from edge_client.learning.teaching.job import teach
+from edge_client.storage.device_state import DeviceState
 from fleet_protocol.numbers.arrays import Floats
 
 LABELS = 4
@@ -39,6 +47,7 @@ OWNER, OTHERS, OTHER_WORDS = "owner", "others", 300
 _MOST = {OWNER: 10, OTHERS: 20}  # of each label
 RATES = (10.0, 2.0, 0.5)
 _TALK_RATES = (1.0, 0.1)
+_EARLIER = 3  # of so many other words one is said earlier, where the owner says what is not a label
 
 
 @dataclass(frozen=True)
@@ -118,29 +127,59 @@ def measure(
     *,
     in_rooms: bool = False,
     talk: Callable[[float], Iterable[Floats]] | None = None,
+    rejected: int = 0,
 ) -> list[dict[str, Any]]:
     """Teach each owner's device, let it listen at each ratio, and return the figures, one row for each ratio, in %.
 
     Misses are means over owners, each at the threshold, one for all labels, with at most so many false accepts an hour.
     ``in_rooms``: words are heard through a room, each owner's his own; takes are as they were recorded. ``talk``: hours
-    of speech at a ratio, in parts, whose false accepts count besides.
+    of speech at a ratio, in parts, whose false accepts count besides. ``rejected``: so many false accepts of each label
+    that its owner says are not it, before.
     """
-    devices: list[Loaded] = []
-    for owner in people:
+    devices, before = [], []
+    for number, owner in enumerate(people):
         with tempfile.TemporaryDirectory() as folder:
             config = taught_device(Path(folder), front_end.bundle, owner.takes, room)
             devices.append(load_listening(config))
+            if rejected:
+                before.append(devices[-1])
+                earlier = replace(owner, said=[clip for clip in owner.said[::_EARLIER] if clip.label is None])
+                stream = stream_of(earlier, number, backgrounds, max(snrs_db), seed + 1, in_rooms=in_rooms)
+                reject(before[-1], config, stream, rejected)
+                teach(config, DeviceState(config.device.state))
+                devices[-1] = load_listening(config)
+    if rejected:
+        people = [
+            replace(one, said=[clip for n, clip in enumerate(one.said) if clip.label or n % _EARLIER]) for one in people
+        ]
     rows = []
     for snr_db in snrs_db:
         in_talk = None if talk is None else listen_for_all(devices[0], talk(snr_db), config.detector)
-        found = []
+        found, found_before = [], []
         for number, (owner, loaded) in enumerate(zip(people, devices, strict=True)):
             stream = stream_of(owner, number, backgrounds, snr_db, seed, in_rooms=in_rooms)
             listened = listen(loaded, in_parts(stream.samples), config.detector)
             row = figures(listened, listened.heard, stream.words)
             found.append(row if in_talk is None else row | {"talk": beside(in_talk(loaded), listened, stream.words)})
-        rows.append(said({"front_end": front_end.name, "snr_db": snr_db} | mean(found)))
+            if rejected:
+                listened = listen(before[number], in_parts(stream.samples), config.detector)
+                found_before.append(figures(listened, listened.heard, stream.words))
+        more = {"before": mean(found_before)} if rejected else {}
+        rows.append(said({"front_end": front_end.name, "snr_db": snr_db} | mean(found) | more))
     return rows
+
+
+def reject(loaded: Loaded, config: Config, stream: Stream, most: int) -> None:
+    """Keep the windows of a stream that a device takes for a label, at most so many of each, as what is not it."""
+    counts: Counter[str] = Counter()
+    for event in listen(loaded, in_parts(stream.samples), config.detector).heard:
+        counts[event.label] += 1
+        if counts[event.label] <= most:
+            end = round(event.at_s * RATE_HZ)
+            sound = encode_wave(stream.samples[max(0, end - SETTINGS.clip_samples) : end], RATE_HZ)
+            folder = config.clips_folder / rejected_folder(event.label)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{counts[event.label]}.wav").write_bytes(sound)
 
 
 def beside(talk: Listened, listened: Listened, words: Sequence[Word]) -> dict[str, float]:

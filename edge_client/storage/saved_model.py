@@ -21,7 +21,7 @@ from fleet_protocol.numbers.tensors import Arrays, pack, require, unpack
 # Of the file. Whatever changes it for good has a new one; earlier ones are read for ever, later ones are refused.
 REVISION = 1
 _KINDS = ("trained/", "listening/")
-TEACHING = 2
+TEACHING = 3
 """Changes with what a teaching makes of the same clips: a device whose model is older learns its clips again."""
 _PROTOTYPE, _BEFORE = "prototype/", "before/"
 _NOT_A_DOCUMENT = (LabelError, KeyError, ValueError, TypeError)

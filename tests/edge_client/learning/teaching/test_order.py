@@ -52,3 +52,32 @@ def test_phrases_that_share_a_part_are_told_apart_by_their_order(tmp_path, longe
     before, now = margins(alone), margins(loaded.prototypes)
     assert now.min() > before.min()  # the one that is most like another
     assert np.median(now) > np.median(before) + 1
+
+
+def test_what_the_owner_said_is_not_a_word_is_taken_for_it_no_more(tmp_path):
+    """A word that ends like the label, of the same speaker; three of its sayings were said not to be the label."""
+    device = Device(tmp_path, find_bundle("words"))
+    takes = said(tmp_path / "said", ("marvin", "hey marvin", "starvin"))
+    write_takes(device.clips, "marvin", takes["marvin"][:5])
+
+    def highest(label):
+        """The highest logit for `marvin` of each take that was not learned."""
+        loaded, found, rng = load_listening(device.config), [], np.random.default_rng(3)
+        for take in takes[label][5:]:
+            detector = Detector(loaded, DetectorConfig())
+            stream = rng.normal(scale=0.005, size=4 * RATE).astype(np.float32)
+            stream[RATE : RATE + len(take)] += take
+            scores = []
+            for hop in np.split(stream, 16):
+                detector.push(hop)
+                scores += [detector.scores[0]] if len(detector.scores) else []
+            found.append(logits(np.array(scores)).max())
+        return np.array(found)
+
+    device.teach()
+    before = {label: np.median(highest(label)) for label in ("marvin", "starvin")}
+    write_takes(device.clips / "_not_", "marvin", takes["starvin"][:3])
+    device.teach()
+    now = {label: np.median(highest(label)) for label in before}
+    assert now["starvin"] < before["starvin"] - 2.5
+    assert now["marvin"] > before["marvin"] - 1
