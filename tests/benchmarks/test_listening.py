@@ -126,7 +126,18 @@ def test_phrases_are_two_words_of_one_speaker_behind_one_another_and_an_unknown_
 def test_own_words_are_taught_by_their_owner_and_heard_through_his_room(pretrained_bundle, tmp_path):
     write_words(tmp_path, TONES, 8)
     people = ["--owners", "1", "--takes", "2", "--json"]
-    arguments = ["--words", str(tmp_path), "--rooms", "--rejected", "1", "--talk", str(tmp_path), "--hours", "0.005", *people]
+    arguments = [
+        "--words",
+        str(tmp_path),
+        "--rooms",
+        "--rejected",
+        "1",
+        "--talk",
+        str(tmp_path),
+        "--hours",
+        "0.005",
+        *people,
+    ]
     chosen = ["--front-ends", "base", "--bundles", str(pretrained_bundle.parent), "--data", str(DATA)]
     printed = run_python("-m", "benchmarks.listening", *chosen, *arguments)
     (found,) = json.loads(printed.splitlines()[-1])["front_ends"]
