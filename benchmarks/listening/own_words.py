@@ -158,15 +158,31 @@ def measure(
         found, found_before = [], []
         for number, (owner, loaded) in enumerate(zip(people, devices, strict=True)):
             stream = stream_of(owner, number, backgrounds, snr_db, seed, in_rooms=in_rooms)
-            listened = listen(loaded, in_parts(stream.samples), config.detector)
-            row = figures(listened, listened.heard, stream.words)
+            heard_by = listen_for_all(loaded, in_parts(stream.samples), config.detector)
+            listened = heard_by(loaded)
+            row = _at_own(loaded, listened, stream.words)
             found.append(row if in_talk is None else row | {"talk": beside(in_talk(loaded), listened, stream.words)})
             if rejected:
-                listened = listen(before[number], in_parts(stream.samples), config.detector)
-                found_before.append(figures(listened, listened.heard, stream.words))
-        more = {"before": mean(found_before)} if rejected else {}
-        rows.append(said({"front_end": front_end.name, "snr_db": snr_db} | mean(found) | more))
+                found_before.append(_at_own(before[number], heard_by(before[number]), stream.words))
+        row = {"front_end": front_end.name, "snr_db": snr_db} | mean(found)
+        row |= {"before": mean(found_before)} if rejected else {}
+        said({"snr_db": snr_db, **_in_words(row)})
+        rows.append(row)
     return rows
+
+
+def _at_own(loaded: Loaded, listened: Listened, words: Sequence[Word]) -> dict[str, Any]:
+    rate = listened.config.false_accepts_per_hour
+    own = np.array([loaded.tails[label].threshold(rate) for label in listened.labels], np.float32)
+    return figures(listened, listened.at(own), words)
+
+
+def _in_words(row: Mapping[str, Any], name: str = "") -> dict[str, Any]:
+    """Return all figures of a row, also of rows in it, by names that say where they stand."""
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        found |= _in_words(value, f"{name}{key} ") if isinstance(value, Mapping) else {name + key: value}
+    return found
 
 
 def reject(loaded: Loaded, config: Config, stream: Stream, most: int) -> None:
