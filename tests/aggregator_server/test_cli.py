@@ -121,7 +121,7 @@ def asked(said, *arguments):
 def test_a_token_expires(tmp_path):
     store = open_store(tmp_path / "data")
     made = add_token(store, TokenRequest(name="Anna", role="admin", expires_s=60), SERVER, 1_000.0)
-    assert find_person(store, made.token, 1_059.0) == Person("Anna (token 1)", "admin")
+    assert find_person(store, made.token, 1_059.0) == Person("Anna (token 1)", "admin", 1)
     with pytest.raises(NotAuthenticatedError, match="expired"):
         find_person(store, made.token, 1_060.0)
     assert find_person(store, made.token + "x", 1_000.0) is None
