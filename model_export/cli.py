@@ -10,6 +10,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from fleet_protocol.bundle.bundle_file import manifest_json, read_bundle
 from fleet_protocol.bundle.feature_settings import PRESETS
@@ -45,20 +46,28 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument("--seed", type=int, default=0, help="of the initial weights (default: %(default)s)")
     build.add_argument("--recordings", type=Path, metavar="DIR", help="<label>/*.wav to measure the normalisation on")
     build.add_argument("-o", "--output", type=Path, required=True, help="bundle file, or a folder for several")
-    pretraining.add_arguments(commands.add_parser("pretrain", help="train a front end's network on a corpus"))
-    sounds.add_arguments(
-        commands.add_parser("sounds", help="make the front ends for everyday sounds of EfficientAT's weights")
-    )
-    names.add_arguments(commands.add_parser("names", help="make the names by which sounds are guessed, of its classes"))
+    build.set_defaults(run=_build)
+    pretrain = commands.add_parser("pretrain", help="train a front end's network on a corpus")
+    pretraining.add_arguments(pretrain)
+    pretrain.set_defaults(run=lambda chosen, terminal: print(pretraining.pretrain(chosen, terminal)))
+    made = commands.add_parser("sounds", help="make the front ends for everyday sounds of EfficientAT's weights")
+    sounds.add_arguments(made)
+    made.set_defaults(run=lambda chosen, terminal: print(sounds.make(chosen, terminal)))
+    named = commands.add_parser("names", help="make the names by which sounds are guessed, of its classes")
+    names.add_arguments(named)
+    named.set_defaults(run=lambda chosen, _: print(names.make(chosen)))
     measure = commands.add_parser("measure", help="print what a bundle costs on this machine, its front end included")
     measure.add_argument("bundle", help="an .auricle bundle, or the name of a ready one")
     measure.add_argument("--threads", type=int, default=1, metavar="N", help="of the graph (default: %(default)s)")
     said = f"clips to train on; the seconds are scaled to {speed.EPOCH:,} (default: %(default)s)"
     measure.add_argument("--samples", type=int, default=speed.EPOCH, metavar="N", help=said)
     measure.add_argument("--json", action="store_true", help="print the figures as a JSON object")
+    measure.set_defaults(run=_measure)
     inspect = commands.add_parser("inspect", help="print a bundle's manifest and operators")
     inspect.add_argument("file", help="an .auricle bundle, the name of a ready one, or a .tflite model")
-    commands.add_parser("list", help="list the bundles and front ends that come with Auricle; needs no TensorFlow")
+    inspect.set_defaults(run=_inspect)
+    about = "list the bundles and front ends that come with Auricle; needs no TensorFlow"
+    commands.add_parser("list", help=about).set_defaults(run=lambda *_: print("\n".join(listing())))
     return with_version(root)
 
 
@@ -69,24 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parse(parser(), arguments)
     if chosen.command != "pretrain":  # which JAX does on an accelerator where there is one
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    warnings: list[str] = []
     try:
         with os.fdopen(os.dup(2), "w") as terminal, _native_output_hidden():
-            if chosen.command == "build":
-                warnings = _build(chosen)
-            elif chosen.command == "pretrain":
-                print(pretraining.pretrain(chosen, terminal))
-            elif chosen.command == "measure":
-                figures = speed.measure(find_bundle(chosen.bundle), chosen.threads, chosen.samples)
-                print(json.dumps(figures) if chosen.json else "\n".join(speed.describe(figures, chosen.threads)))
-            elif chosen.command == "list":
-                print("\n".join(listing()))
-            elif chosen.command == "sounds":
-                print(sounds.make(chosen, terminal))
-            elif chosen.command == "names":
-                print(names.make(chosen))
-            else:
-                _inspect(find_bundle(chosen.file))
+            chosen.run(chosen, terminal)
     except BrokenPipeError:
         raise  # nobody reads on
     except (AuricleError, OSError) as error:
@@ -95,8 +89,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         print(f"auricle-export: {describe_missing(error, 'export')}", file=sys.stderr)
         return 1
-    for warning in warnings:
-        print(f"auricle-export: {warning}", file=sys.stderr)
     return 0
 
 
@@ -121,8 +113,8 @@ def _native_output_hidden() -> Iterator[None]:
             os.close(terminal)
 
 
-def _build(chosen: argparse.Namespace) -> list[str]:
-    """Write what was asked for; return what the user should know of it."""
+def _build(chosen: argparse.Namespace, terminal: TextIO) -> None:
+    """Write what was asked for, and say at the end which networks are too large for a small board."""
     folder = len(chosen.architecture) > 1 or chosen.output.is_dir()
     front_end = find_front_end(chosen.features, chosen.front_end_precision)
     settings, normalisation = front_end.settings, front_end.normalisation
@@ -141,14 +133,20 @@ def _build(chosen: argparse.Namespace) -> list[str]:
         print(path)
         multiply_adds = cost.training_multiply_adds(read_bundle(path).graph, specification.batch)
         if cost.too_large(multiply_adds):
-            warnings.append(f"{specification.architecture}: {cost.describe(multiply_adds)}")
-    return warnings
+            warnings.append(f"auricle-export: {specification.architecture}: {cost.describe(multiply_adds)}\n")
+    terminal.writelines(warnings)
 
 
-def _inspect(path: Path) -> None:
+def _measure(chosen: argparse.Namespace, _: TextIO) -> None:
+    figures = speed.measure(find_bundle(chosen.bundle), chosen.threads, chosen.samples)
+    print(json.dumps(figures) if chosen.json else "\n".join(speed.describe(figures, chosen.threads)))
+
+
+def _inspect(chosen: argparse.Namespace, _: TextIO) -> None:
     from model_export import cost
     from model_export.graph_operators import operators_by_signature, require_builtin
 
+    path = find_bundle(chosen.file)
     if zipfile.is_zipfile(path):
         bundle = read_bundle(path)
         graph = bundle.graph

@@ -35,6 +35,8 @@ class Specification:
             raise ExportError(f"a head of capacity {self.capacity} can tell nothing apart; use --capacity 2 or more")
         if not 0.01 <= self.width <= 4:
             raise ExportError(f"--width {self.width:g} is not from 0.01 to 4; 1 is the network as it was published")
+        if not 0 <= self.seed < 2**32:
+            raise ExportError(f"--seed must be from 0 to {2**32 - 1}, not {self.seed}")
         if self.batch < 1:
             raise ExportError(f"a training step needs at least 1 row, not --batch {self.batch}")
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fleet_protocol.bundle.ready_bundles import DAMAGED
 from fleet_protocol.numbers.arrays import Array, Floats
 from model_export.errors import CorpusError
 
@@ -71,7 +72,7 @@ def decode(archive: Path, paths: Sequence[PurePath]) -> NDArray[np.uint8]:
         with zipfile.ZipFile(archive) as zipped:
             for picture, path in zip(pixels, paths, strict=True):
                 picture[:] = Image.open(io.BytesIO(zipped.read(str(path))))
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except DAMAGED as error:
         raise _no_archive(archive, error) from error
     return pixels
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from edge_client.audio.recordings import SUFFIXES, read_recording
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.bundle.feature_settings import LogMelSettings
+from fleet_protocol.bundle.ready_bundles import DAMAGED
 from fleet_protocol.numbers.arrays import Floats
 from model_export.errors import CorpusError
 from model_export.pretraining.corpus import SETTINGS
@@ -75,7 +76,7 @@ def read(
             [(str(phone), int(first), int(last)) for phone, first, last in line.get("phones", ())] for line in lines
         ]
         named = {line["recording"] for line in lines}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except DAMAGED as error:
         raise CorpusError(
             f"{marks} has no marks of words ({error!r}); docs/pretraining.md says what it holds"
         ) from error

@@ -83,6 +83,7 @@ def test_a_damaged_graph_is_said_to_be_damaged(bundles):
         (["build", "cnn2", "--capacity", "1", "-o", "x.auricle"], "--capacity 2 or more"),
         (["build", "cnn2", "--batch", "0", "-o", "x.auricle"], "not --batch 0"),
         (["build", "cnn2", "--width", "0", "-o", "x.auricle"], "--width 0 is not from 0.01 to 4"),
+        (["build", "cnn2", "--seed", "-1", "-o", "x.auricle"], "--seed must be from 0 to 4294967295, not -1"),
         (["build", "cnn2", "--recordings", "docs", "-o", "x.auricle"], "holds no clip that can be used"),
         (["inspect", "pyproject.toml"], "not a TFLite graph"),
         (["inspect", "absent.auricle"], "absent.auricle"),

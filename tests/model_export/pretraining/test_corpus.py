@@ -83,5 +83,10 @@ def test_what_is_no_corpus_is_refused(tmp_path):
     with pytest.raises(CorpusError, match="holds no recordings as"):
         read_corpus([tmp_path])
     (tmp_path / "a.zip").write_bytes(b"no zip")
-    with pytest.raises(CorpusError, match="is no archive of log-mel pictures"):
-        read_corpus([tmp_path / "a.zip"])
+    with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as zipped:
+        zipped.writestr("yes/a_nohash_0.jpg", bytes(range(256)) * 20)
+    data = (tmp_path / "b.zip").read_bytes()
+    (tmp_path / "b.zip").write_bytes(data[:48] + b"\xff" + data[49:])
+    for name in ("a.zip", "b.zip"):
+        with pytest.raises(CorpusError, match="is no archive of log-mel pictures"):
+            read_corpus([tmp_path / name])

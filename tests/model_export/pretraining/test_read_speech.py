@@ -75,7 +75,8 @@ def test_marks_that_cannot_be_used_are_refused(tmp_path, recordings):
         read(marks(tmp_path, ("l-3", "lj")), recordings, (), ())
     with pytest.raises(CorpusError, match="marks no word of 170 ms that is said twice"):
         read(marks(tmp_path, ("l-1", "lj"), words=WORDS[1:2]), recordings, (), ())
-    broken = tmp_path / "broken.json"
-    broken.write_text('[{"recording": "l-1"}]')
-    with pytest.raises(CorpusError, match="has no marks of words"):
-        read(broken, recordings, (), ())
+    whole = marks(tmp_path, ("l-1", "lj")).read_bytes()
+    for name, data in (("a.json", b'[{"recording": "l-1"}]'), ("b.gz", whole[:-9]), ("c.gz", whole[:20] + whole[22:])):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(CorpusError, match="has no marks of words"):
+            read(tmp_path / name, recordings, (), ())
