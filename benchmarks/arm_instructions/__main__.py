@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.arm_instructions import private
+from benchmarks.arm_instructions import history, private
 from benchmarks.arm_instructions.counted import MEASUREMENTS, REPETITIONS
 from benchmarks.bundles import READY, given_bundles
 from benchmarks.command import ROOT, BenchmarkError, Command, said
@@ -105,6 +105,15 @@ def private_figures(classes: int, group: int, root: Path) -> dict[str, object]:
     return known | {f"{what}_minstructions": round(total / 1e6, 2) for what, total in counted.items()}
 
 
+def history_figures(root: Path) -> dict[str, object]:
+    """Return million instructions of what the owner's page History reads of a hundred thousand events."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "state.sqlite3"
+        history.write(path)
+        counted = count("history", [str(path)], history.MEASUREMENTS, root)
+    return {f"{what}_minstructions": round(total / 1e6, 1) for what, total in counted.items()}
+
+
 def main() -> int:
     """Run the command line; return the exit status."""
     parser = Command("benchmarks.arm_instructions", __doc__)
@@ -112,6 +121,8 @@ def main() -> int:
     parser.add_argument("--bundles", nargs="+", type=Path, metavar="PATH", help="bundles, or folders (the ready ones)")
     about = "instead a device's part in a private round of so many classes, in a group of so many devices"
     parser.add_argument("--private", nargs=2, type=int, metavar=("CLASSES", "GROUP"), help=about)
+    about = "instead what the owner's page History reads of a hundred thousand events"
+    parser.add_argument("--history", action="store_true", help=about)
     parser.add_argument("--root", type=Path, default=ARMV7_ROOT, help="ARMv7 root (%(default)s)")
 
     def work(chosen: argparse.Namespace) -> object:
@@ -119,6 +130,8 @@ def main() -> int:
         if chosen.private:
             classes, group = chosen.private
             return said(private_figures(classes, group, chosen.root))
+        if chosen.history:
+            return said(history_figures(chosen.root))
         bundles = given_bundles(chosen.bundles or [READY], chosen.architectures)
         return [said(figures(name, bundle, chosen.root)) for name, bundle in bundles.items()]
 

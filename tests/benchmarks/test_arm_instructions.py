@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from benchmarks.arm_instructions import history
 from benchmarks.arm_instructions.private import MEASUREMENTS, calls
 from benchmarks.bundles import find_bundles, given_bundles
 from benchmarks.command import BenchmarkError
@@ -86,3 +87,12 @@ def test_bundles_are_files_folders_or_what_is_wanted_of_a_folder_and_an_absent_o
     assert list(given_bundles([tmp_path], None)) == ["a", "b"]
     assert list(given_bundles([tmp_path], ["b"])) == ["b"]
     assert given_bundles([tmp_path / "b.auricle"], None) == {"b": tmp_path / "b.auricle"}
+
+
+def test_what_history_reads_of_a_journal_is_what_its_page_shows(tmp_path):
+    history.write(tmp_path / "state.sqlite3")
+    found = {name: read() for name, read in history.calls(tmp_path / "state.sqlite3").items()}
+    assert tuple(found) == history.MEASUREMENTS
+    assert sum(found["counts"].values()) == pytest.approx(14 * 86_400 / 77.76, abs=30)
+    assert len(found["newest"]) == len(found["remarks"]) == 100
+    assert (len(found["names"][0]), found["names"][1]) == (12, [])
