@@ -118,7 +118,7 @@ def _store(teaching: Teaching, archive: Archive, labels: set[str], result: Impor
             if not is_label(folder) and (folder.rpartition("/")[2] not in labels or not teaching.label_map.reserved):
                 refused[folder] += 1
                 continue
-            path, is_new = teaching.store.put(folder, samples, rate_hz)
+            path, is_new = teaching.store.add(folder, samples, rate_hz)
             if is_new:
                 stored.append(Move("", folder, path.name))
                 result.stored[folder] += 1

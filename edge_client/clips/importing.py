@@ -143,7 +143,7 @@ def _store(read: list[_Read], store: ClipStore, settings: FeatureSettings, summa
         while read:
             one = read.pop(0)
             try:
-                path, is_new = store.put(one.label, one.samples, settings.sample_rate_hz)
+                path, is_new = store.add(one.label, one.samples, settings.sample_rate_hz)
                 if is_new:
                     summary.added.append(path)
                     summary.stored[one.label] += 1

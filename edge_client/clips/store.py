@@ -59,11 +59,7 @@ class ClipStore:
             if self._depth == 0:
                 os.close(descriptor)
 
-    def add(self, label: str, samples: Floats, rate_hz: int) -> Path:
-        """Store float32 [samples] in -1..1 and return the clip's path. Raises as :meth:`put`."""
-        return self.put(label, samples, rate_hz)[0]
-
-    def put(self, label: str, samples: Floats, rate_hz: int) -> tuple[Path, bool]:
+    def add(self, label: str, samples: Floats, rate_hz: int) -> tuple[Path, bool]:
         """Store float32 [samples] in -1..1; return the clip's path, and whether the label did not have it already.
 
         Raises ClipError if it cannot be stored or another process changes the store, QuotaError if there is no room.

@@ -75,8 +75,8 @@ class Takes:
         self._act = Act("recorded", label=label)
 
     def keep(self, take: Floats) -> None:
-        """Store a take, float32 [samples]. Raises as :meth:`ClipStore.put`."""
-        path, is_new = self._store.put(self._label, take, self._rate_hz)
+        """Store a take, float32 [samples]. Raises as :meth:`ClipStore.add`."""
+        path, is_new = self._store.add(self._label, take, self._rate_hz)
         self._names.append(path.name)
         if is_new:
             self._act = self._acts.extend(self._act, [Move("", self._label, path.name)])

@@ -116,9 +116,9 @@ def open_questions(teaching: Teaching) -> list[Question]:
     return [one for one in store.open_questions() if one.label in known]
 
 
-def answers(teaching: Teaching, now: float | None = None) -> list[Question]:
+def answers(teaching: Teaching) -> list[Question]:
     """Return the answers of a week, the newest first; they can be undone."""
-    now = time.time() if now is None else now
+    now = time.time()
     found = [one for one in store_of(teaching).read().questions if one.said and abs(now - one.said_at) < WEEK_S]
     return sorted(found, key=lambda one: -one.number)
 

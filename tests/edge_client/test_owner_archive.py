@@ -95,7 +95,7 @@ def test_what_the_owner_of_the_other_device_chose_and_taught_stays(old, tmp_path
     path, new = exported(old), another(tmp_path / "new")
     new.state.choices.set_threshold("bell", 0.9)
     new.state.choices.listen("bell", Listened(on=False))
-    own = Teaching.open(new.folder / "edge.toml").store.add("kettle", sound("down"), RATE)
+    own = Teaching.open(new.folder / "edge.toml").store.add("kettle", sound("down"), RATE)[0]
     imported(new, path)
     assert new.state.choices.thresholds() == {"bell": 0.9}
     assert new.state.choices.listened() == dict.fromkeys(("bell", "kettle"), Listened(on=False))
@@ -153,7 +153,7 @@ def test_a_device_without_anything_has_nothing_to_export(tmp_path, edge):
 
 
 def test_a_damaged_take_is_left_out_by_name(old, tmp_path):
-    damaged = old.teaching.store.add("bell", sound("down"), RATE)
+    damaged = old.teaching.store.add("bell", sound("down"), RATE)[0]
     damaged.write_bytes(damaged.read_bytes()[:200])
     path = tmp_path / "clips.zip"
     (line,) = export_to(old.teaching, path)

@@ -99,7 +99,7 @@ def test_takes_are_taken_back_together_and_an_undo_can_be_undone(owner, edge):
 
 def test_one_take_of_a_session_is_discarded_and_one_that_was_there_before_stays(owner):
     store = owner.teaching.store
-    shared = store.add("whistle", sound("down", 1), RATE).name
+    shared = store.add("whistle", sound("down", 1), RATE)[0].name
     takes = owner.record("whistle", 3)
     takes.discard(3)
     takes.discard(2)

@@ -36,7 +36,7 @@ rng = np.random.default_rng(int(sys.argv[2]))
 store = ClipStore(Path(sys.argv[1]), ClipsConfig(), 14400)
 for number in range(40):
     samples = (0.1 * rng.standard_normal(14400)).astype(np.float32)
-    path = store.add("stop", samples, 14400)
+    path = store.add("stop", samples, 14400)[0]
     print(path, flush=True)
     time.sleep(rng.uniform(0.0, 0.2))
 time.sleep(60)

@@ -35,7 +35,7 @@ def sound(seed, seconds=1.0):
 
 def test_a_clip_is_what_training_reads_and_nobody_else_may_read_it(tmp_path):
     store = store_at(tmp_path / "clips")
-    path = store.add("siren", sound(1), RATE)
+    path = store.add("siren", sound(1), RATE)[0]
     recordings = Recordings(tmp_path / "clips", SETTINGS)
     assert recordings.labels() == store.labels() == ("siren",)
     np.testing.assert_allclose(recordings.load(recordings.clips("siren"))[0], sound(1), atol=2**-16)
@@ -60,7 +60,7 @@ def test_what_is_not_a_label_is_kept_beside_the_labels_and_is_none(tmp_path):
     store = store_at(tmp_path)
     store.add("stop", sound(1), RATE)
     before = store_digest(tmp_path)
-    path = store.add(rejected("stop"), sound(2), RATE)
+    path = store.add(rejected("stop"), sound(2), RATE)[0]
     assert path.parent == tmp_path / "_not_" / "stop"
     assert store_digest(tmp_path) != before  # there is something to learn
     assert store.labels() == Recordings(tmp_path, SETTINGS).labels() == ("stop",)
@@ -70,7 +70,7 @@ def test_what_is_not_a_label_is_kept_beside_the_labels_and_is_none(tmp_path):
     assert store.find(f"_not_/stop/{path.stem}").path == path
     assert store.relabel(store.clips(rejected("stop"))[0], "stop").label == "stop"
     assert len(store.clips("stop")) == 2
-    store.delete(Clip("stop", store.add(rejected("stop"), sound(3), RATE)))
+    store.delete(Clip("stop", store.add(rejected("stop"), sound(3), RATE)[0]))
     assert store.clips(rejected("stop")) == []
     with pytest.raises(ClipError, match="cannot be a label"):
         store.add("_not_/../x", sound(1), RATE)
@@ -152,7 +152,7 @@ def test_a_full_store_refuses_and_says_what_to_do(tmp_path):
 def test_clips_are_found_by_their_beginning_moved_and_deleted(tmp_path):
     store = store_at(tmp_path)
     store.add("siren", sound(1), RATE)
-    other = store.find(store.add("siren", sound(2), RATE).stem)
+    other = store.find(store.add("siren", sound(2), RATE)[0].stem)
     assert store.find(f"siren/{other.clip_id[:6]}") == other
     before = store_digest(tmp_path)
     moved = store.relabel(other, "horn")
@@ -166,7 +166,7 @@ def test_clips_are_found_by_their_beginning_moved_and_deleted(tmp_path):
         store.delete(moved)
     with pytest.raises(ClipError, match="no clip is called"):
         store.find(moved.clip_id)
-    path = store.add("horn", sound(1), RATE)
+    path = store.add("horn", sound(1), RATE)[0]
     with pytest.raises(ClipError, match=f"horn/{path.stem}, siren/{path.stem}"):
         store.find(path.stem)  # a beginning that fits several is not guessed
     assert store.find(f"horn/{path.stem}").label == "horn"
@@ -176,7 +176,7 @@ def test_clips_are_found_by_their_beginning_moved_and_deleted(tmp_path):
 @pytest.mark.parametrize("half", [False, True])
 def test_a_folder_in_which_a_killed_process_left_no_clip_goes_after_a_day(tmp_path, folder, half):
     store = store_at(tmp_path)
-    kept = store.add("siren", sound(1), RATE)
+    kept = store.add("siren", sound(1), RATE)[0]
     (tmp_path / folder).mkdir(parents=True)
     foreign = tmp_path / "siren" / ".DS_Store"
     foreign.write_bytes(b"x")

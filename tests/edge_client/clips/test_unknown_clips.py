@@ -52,7 +52,7 @@ def test_a_named_sound_moves_into_the_store_whole(tmp_path):
     assert path.read_bytes() == content
     assert ring.sounds() == []
     assert store.labels() == ("doorbell",)
-    assert path == store.add("doorbell", window(1), RATE)  # the very clip that the store would have made
+    assert path == store.add("doorbell", window(1), RATE)[0]  # the very clip that the store would have made
 
 
 def test_detected_sounds_are_kept_only_where_the_owner_wants_it_and_found_by_their_event(tmp_path):

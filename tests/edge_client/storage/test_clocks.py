@@ -93,7 +93,7 @@ def test_undo_takes_the_newest_change_of_whatever_kind(tmp_path, monkeypatch):
 @WRONG
 def test_what_was_deleted_goes_for_good_a_week_after_the_clock_was_right(tmp_path, wrong, monkeypatch):
     state, store = DeviceState(tmp_path), ClipStore(tmp_path / "clips", ClipsConfig(), RATE)
-    clip = Clip("bell", store.add("bell", window(1), RATE))
+    clip = Clip("bell", store.add("bell", window(1), RATE)[0])
     store.relabel(clip, f"{DELETED}/bell")
     monkeypatch.setattr(time, "time", lambda: wrong)
     state.acts.add(Act("deleted", "bell", moves=(Move("bell", f"{DELETED}/bell", clip.path.name),)))
