@@ -1,6 +1,6 @@
 """Bounds on what others may send to the aggregator, beside those of the protocol (fleet_protocol/limits.py).
 
-docs/security.md, "Bounds", lists them. A bound is checked before anything is allocated, read or parsed for what it
+docs/security.md, "Bounds", says what they are for. A bound is checked before anything is allocated, read or parsed for what it
 bounds.
 """
 
