@@ -1,7 +1,7 @@
 """Bounds on what others may send to the aggregator, beside those of the protocol (fleet_protocol/limits.py).
 
-docs/security.md, "Bounds", says what they are for. A bound is checked before anything is allocated, read or parsed for what it
-bounds.
+docs/security.md, "Bounds", says what they are for. A bound is checked before anything is allocated, read or
+parsed for what it bounds.
 """
 
 from fleet_protocol.bounded_json import JsonBounds
