@@ -337,7 +337,7 @@ class Daemon:
     def _keep_sound(self, heard: Heard) -> None:
         event = heard.event
         with self._tried("keep the sound of an event"):
-            (self._unknown if event.kind == "unknown" else self._detected).add(event.time, event.score, heard.window)
+            (self._unknown if event.kind == "unknown" else self._detected).add(event.time, event.score, heard.sound)
 
     def _reload(self) -> None:
         self._model_key = self._state.model.key()

@@ -15,7 +15,7 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.detection.doubts import Doubt, Doubts
 from edge_client.detection.pace import pace_of
 from edge_client.detection.posterior_handling import Decisions
-from edge_client.detection.scores import STATES, Scorer, windows_before
+from edge_client.detection.scores import BEFORE_S, STATES, Scorer, windows_before
 from edge_client.detection.sound_names import Guesser
 from edge_client.detection.thresholds import Tail, threshold_of
 from edge_client.detection.unknown_sounds import UnknownSound, UnknownSounds
@@ -95,7 +95,10 @@ class Detector:
         self._ago = windows_before(hop_s)
         self._newest: deque[Floats | None] = deque(maxlen=STATES * self._ago + 1)
         self._unknown_sounds = UnknownSounds(config, settings.clip_s, hop_s, pace.average_s)
-        self._window: Floats = np.zeros(settings.clip_samples, np.float32)
+        # The newest window stands at the end of all that a word may have begun in.
+        longest_s = settings.clip_s + STATES * BEFORE_S
+        self._past: Floats = np.zeros(round(longest_s * settings.sample_rate_hz), np.float32)
+        self._window: Floats = self._past[-settings.clip_samples :]
         self._hop: Floats = np.zeros(self.hop_samples, np.float32)
         self._in_hop = 0
         self._heard_samples = 0
@@ -180,7 +183,7 @@ class Detector:
 
     def forget(self) -> None:
         """Forget the newest sound: the stream stood still for long, and what comes next does not follow that."""
-        self._window[:] = 0.0
+        self._past[:] = 0.0
         self._hop[:] = 0.0
         self._in_hop = 0
         self._whole_from = self._heard_samples + len(self._window)
@@ -217,8 +220,8 @@ class Detector:
                 return
             self._in_hop = 0
             self._heard_samples += self.hop_samples
-            self._window[: -self.hop_samples] = self._window[self.hop_samples :]
-            self._window[-self.hop_samples :] = self._hop
+            self._past[: -self.hop_samples] = self._past[self.hop_samples :]
+            self._past[-self.hop_samples :] = self._hop
             if self._heard_samples >= self._whole_from:
                 yield
 
@@ -246,7 +249,7 @@ class Detector:
                 float(averaged[top]),
                 float(self._decisions.columns[top, 0]),
                 self.features,
-                self._window,
+                self._whole(top),
                 detected=slot is not None,
             )
         sound = self._unknown_sounds.update(
@@ -258,12 +261,17 @@ class Detector:
             event = Event(now, "detected", label.name, label.class_id, score, self.level_db, input=self._input)
             if slot in self._decisions.sounding:
                 self._going_on[slot] = event, at_s
-            return Heard(event, self._window.copy())
+            return Heard(event, self._whole(slot).copy())
         if sound is None:
             return None
         guess = self._guess(sound)
         unknown = Event(now, "unknown", "unknown", None, sound.score, sound.level_db, input=self._input, guess=guess)
         return Heard(unknown, sound.window)
+
+    def _whole(self, slot: int) -> Floats:
+        """Return the newest window, and before it what a label's word may have begun in, float32 [samples]."""
+        seconds = self._settings.clip_s + self._scorer.states_of(slot) * BEFORE_S
+        return self._past[-round(seconds * self._settings.sample_rate_hz) :]
 
     def _guess(self, sound: UnknownSound) -> str:
         """Return what an unknown sound may be, as of an event."""

@@ -29,7 +29,7 @@ class Doubt:
     detected: bool
     score: float  # averaged score of the label then, 0..1
     margin: float  # logits by which it got beyond the threshold at most; negative for a near miss
-    window: Floats  # the sound, float32 [clip_samples]
+    sound: Floats  # float32 [samples]; of a word from where it may have begun
     embedding: Floats  # features of the window, float32 [numbers]
 
 
@@ -55,11 +55,11 @@ class Doubts:
         score: float,
         threshold: float,
         embedding: Floats | None,
-        window: Floats,
+        sound: Floats,
         *,
         detected: bool,
     ) -> None:
-        """Take one window, float32 [clip_samples], of which a copy is kept, and its best label.
+        """Take one window's sound, float32 [samples], of which a copy is kept, and its best label.
 
         ``at_s``: time in the stream, s; ``now``: seconds since 1970; ``score``: averaged; ``embedding``: features of
         the window, None where it was too quiet to be classified.
@@ -67,7 +67,7 @@ class Doubts:
         below, above = logits(np.array([threshold, score], np.float32))
         margin = float(above - below)
         if embedding is not None and (detected or margin >= -REACH):
-            self._take(Doubt(now, label, detected, score, margin, window, embedding.ravel()), at_s)
+            self._take(Doubt(now, label, detected, score, margin, sound, embedding.ravel()), at_s)
         over = at_s - self._seen_s >= self._clip_s or at_s - self._began_s >= _LONGEST_S
         if self._sound is not None and over:
             self._end(at_s)
@@ -86,7 +86,7 @@ class Doubts:
             return
         elif not seen.detected and seen.margin <= sound.margin:
             return
-        self._sound = replace(seen, window=seen.window.copy(), embedding=seen.embedding.copy())
+        self._sound = replace(seen, sound=seen.sound.copy(), embedding=seen.embedding.copy())
 
     def _end(self, at_s: float) -> None:
         sound = self._sound

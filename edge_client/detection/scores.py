@@ -86,6 +86,10 @@ class Scorer:
         of_sound = not rows[..., :split].any() if split else self._model.manifest.feature_settings.hears_sounds
         return self._table.sound if of_sound else self._table.word_of(knows)
 
+    def states_of(self, slot: int) -> int:
+        """Return how many earlier windows, half a second apart, a label's word is compared with."""
+        return len(self._before.get(slot, ()))
+
     def __call__(self, features: Floats, earlier: Floats | None = None) -> Floats:
         """Return the scores, float32 [windows, labels], 0..1, of features, float32 [windows, frames, numbers].
 

@@ -68,10 +68,13 @@ def iso(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Heard:
-    """An event with its sound, float32 [clip_samples], on the way to the owner. A sink gets the event alone."""
+    """An event with its sound, float32 [samples], on the way to the owner. A sink gets the event alone.
+
+    The sound of a detected word holds what it may have begun in, up to three seconds and a half.
+    """
 
     event: Event
-    window: Floats
+    sound: Floats
 
 
 @dataclass(frozen=True)

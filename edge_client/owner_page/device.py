@@ -174,7 +174,12 @@ class OwnedDevice:
         folder, sound = teaching.require_rejectable(label), self._kept["detected"].heard_at(at_ms / 1e3)
         sounds = [] if sound is None else [sound]
         say(teaching, folder if sounds else "", sounds, label, [("detected", at_ms)], [(at_ms / 1e3, label)])
-        return teaching.after(terminal=False) if sounds else f"It counts as a false alarm of {label}."
+        if sounds:
+            return teaching.after(terminal=False)
+        return (
+            f"It counts as a false alarm of {label}. Let the device keep the sounds that it detects: "
+            "then it learns from the next one too."
+        )
 
     def _heard_as(self, kind: Kind, at_ms: int) -> str:
         event = event_at(self.state.database, kind, at_ms)

@@ -90,7 +90,7 @@ class Asker:
 
     def ask(self, doubt: Doubt) -> Question:
         """Ask about a sound, and keep it. Raises OSError, StateError if that is not possible."""
-        question_id, sound = sound_of(doubt.window, self._rate_hz)
+        question_id, sound = sound_of(doubt.sound, self._rate_hz)
         question = Question(question_id, doubt.time, doubt.label, doubt.detected, doubt.score, doubt.embedding)
         self.store.add(question, sound)
         log.info("in doubt whether a sound was %r, score %.2f: asks its owner", doubt.label, doubt.score)

@@ -100,8 +100,8 @@ def test_an_unknown_sound_goes_to_the_sinks_and_with_its_window_to_whoever_keeps
     assert heard.event is event
     assert event.kind == "unknown"
     assert abs(event.time - time.time()) < 60
-    assert heard.window.shape == (RATE,)
-    assert np.abs(heard.window).max() > 0.3
+    assert heard.sound.shape == (RATE,)
+    assert np.abs(heard.sound).max() > 0.3
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of a loop that ends so

@@ -69,7 +69,7 @@ def test_each_sound_is_heard_once_and_with_the_right_name(taught):
     found = pushed(Detector(Loaded(*taught), CONFIG), np.concatenate([quiet(60, 1), stream_of(*said)]))
     assert [(one.event.kind, one.event.label) for one in found] == [("detected", label) for label in said]
     assert all(THRESHOLD <= one.event.score <= 1 for one in found)
-    assert all(one.window.shape == (RATE,) and np.abs(one.window).max() > 0.1 for one in found)
+    assert all(one.sound.shape == (RATE,) and np.abs(one.sound).max() > 0.1 for one in found)
 
 
 def test_an_everyday_sound_has_a_begin_and_an_end_and_a_word_none(taught):
@@ -189,7 +189,7 @@ def test_an_unknown_sound_is_reported_once_with_the_window_that_holds_it(taught)
     (heard,) = pushed(detector, np.concatenate([quiet(3.05, 1), bang, quiet(5, 2)]))
     assert heard.event.kind == heard.event.label == "unknown"
     assert heard.event.score < CONFIG.unknown_threshold
-    window = heard.window
+    window = heard.sound
     assert np.square(window).sum() > 0.95 * np.square(bang).sum()
 
 

@@ -34,7 +34,7 @@ QUIET = [-9.0] * 8
 def test_a_near_miss_is_told_once_with_the_window_of_its_highest_score():
     (doubt,) = follow([*QUIET, -1.5, -0.5, -1.0, *QUIET])
     assert (doubt.label, doubt.detected, doubt.margin) == ("bell", False, pytest.approx(-0.5, abs=1e-4))
-    assert (doubt.window[0], doubt.embedding.tolist()) == (9, [9] * 4)
+    assert (doubt.sound[0], doubt.embedding.tolist()) == (9, [9] * 4)
     assert doubt.time == 1000.0 + 9 * HOP_S
 
 
@@ -42,7 +42,7 @@ def test_a_detection_is_doubtful_where_its_score_never_rose_far_beyond_the_thres
     (doubt,) = follow([*QUIET, -1.0, 0.2, 1.5, *QUIET], detected=[9])
     assert (doubt.detected, doubt.margin) == (True, pytest.approx(1.5, abs=1e-4))
     assert doubt.time == 1000.0 + 9 * HOP_S  # of its event, by which the owner's word is found again
-    assert doubt.window[0] == 9
+    assert doubt.sound[0] == 9
     assert follow([*QUIET, 0.2, REACH + 0.5, *QUIET], detected=[8]) == []
 
 

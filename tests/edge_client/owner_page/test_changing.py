@@ -125,7 +125,7 @@ def test_a_false_alarm_is_called_one_without_its_sound_and_that_is_taken_back(pa
     name = said.locator("strong").inner_text()
     assert said.locator("[data-play]").count() == 0  # nothing of it is kept
     said.get_by_role("button", name="That was wrong").click()
-    page.locator("#told", has_text=f"It counts as a false alarm of {name}.").wait_for()
+    page.locator("#told", has_text=f"It counts as a false alarm of {name}. Let the device keep").wait_for()
     said.get_by_text("You said: that was wrong.").wait_for()
 
     def wrong():

@@ -1,10 +1,12 @@
 """Phrases that share a part, said by a synthesiser, are told apart by the order in which their parts come."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
 
+from edge_client.audio.recordings import loud_stretch
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector
@@ -81,3 +83,41 @@ def test_what_the_owner_said_is_not_a_word_is_taken_for_it_no_more(tmp_path):
     now = {label: np.median(highest(label)) for label in before}
     assert now["starvin"] < before["starvin"] - 2.5
     assert now["marvin"] > before["marvin"] - 1
+
+
+def test_of_a_phrase_that_was_heard_the_whole_is_kept_and_confirming_it_does_no_harm(tmp_path):
+    device = Device(tmp_path, find_bundle("words"))
+    takes, _ = phrases(tmp_path / "said")
+    for label, found in takes.items():
+        write_takes(device.clips, label, found[:5])
+    device.teach()
+
+    def heard(take):
+        """What is detected in a stream with a take in it, and the highest logit of its label."""
+        loaded, rng = load_listening(device.config), np.random.default_rng(3)
+        detector, slot = Detector(loaded, DetectorConfig()), loaded.label_map.names.index(label)
+        stream = rng.normal(scale=0.005, size=6 * RATE).astype(np.float32)
+        stream[2 * RATE : 2 * RATE + len(take)] += take
+        found, scores = [], []
+        for hop in np.split(stream, 24):
+            found += detector.push(hop)
+            scores += [detector.scores[slot]] if len(detector.scores) else []
+        return found, logits(np.array(scores)).max()
+
+    label, kept = next(iter(takes)), []
+    for take in takes[label][5:9]:
+        found, _ = heard(take)
+        kept += [one.sound for one in found if one.event.label == label]
+        begin, end = loud_stretch(take, RATE)
+    assert len(kept) >= 3
+    for sound in kept:
+        first, last = loud_stretch(sound, RATE)
+        assert last - first > 0.8 * (end - begin)
+    before = np.array([heard(take)[1] for take in takes[label][9:]])
+    write_takes(device.clips / "confirmed", label, kept)
+    for path in (device.clips / "confirmed" / label).iterdir():
+        path.rename(device.clips / label / f"confirmed-{path.name}")
+    shutil.rmtree(device.clips / "confirmed")
+    device.teach()
+    now = np.array([heard(take)[1] for take in takes[label][9:]])
+    assert np.median(now) > np.median(before) - 0.5
