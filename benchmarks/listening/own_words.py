@@ -37,6 +37,7 @@ from edge_client.clips.folders import rejected as rejected_folder
 from edge_client.config import Config
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Loaded
+from edge_client.detection.scores import BEFORE_S
 from edge_client.learning.teaching.job import teach
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.numbers.arrays import Floats
@@ -192,7 +193,8 @@ def reject(loaded: Loaded, config: Config, stream: Stream, most: int) -> None:
         counts[event.label] += 1
         if counts[event.label] <= most:
             end = round(event.at_s * RATE_HZ)
-            sound = encode_wave(stream.samples[max(0, end - SETTINGS.clip_samples) : end], RATE_HZ)
+            whole_s = SETTINGS.clip_s + len(loaded.prototypes[event.label].before) * BEFORE_S  # as a detector keeps it
+            sound = encode_wave(stream.samples[max(0, end - round(whole_s * RATE_HZ)) : end], RATE_HZ)
             folder = config.clips_folder / rejected_folder(event.label)
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{counts[event.label]}.wav").write_bytes(sound)

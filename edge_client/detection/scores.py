@@ -71,6 +71,11 @@ class Scorer:
         near = {slot: one.rows.astype(np.float64) for slot, one in found.items()}
         self._near = near  # of each, [1 + parts, takes, numbers]
         self._before = {slot: one.before.astype(np.float64) for slot, one in found.items() if one.before.any()}
+        self._rejected = {
+            slot: (one.rejected.rows.astype(np.float64), one.rejected.before.astype(np.float64))
+            for slot, one in found.items()
+            if one.rejected is not None
+        }
         self.states = max(map(len, self._before.values()), default=0)
         # A newer front end may know other sounds than the one that the device last learned by.
         knows = Known() if self._statistics is None else self._statistics.known
@@ -119,9 +124,11 @@ class Scorer:
         scores, found = windows.heads.copy(), logits(windows.heads)
         for slot, rows in self._near.items():
             head, worth = found[:, slot], self._worth[slot]
-            cosines = self._cosines(windows.directions, rows, worth.many_are_near if rows.shape[1] >= MANY else 1)
-            if windows.ago is not None and slot in self._before:
-                cosines = self._in_order(cosines, windows.ago, self._before[slot])
+            near = worth.many_are_near if rows.shape[1] >= MANY else 1
+            cosines = self._cosines(windows, rows, self._before.get(slot), near)
+            if slot in self._rejected:
+                lacking = np.maximum(0.0, self._cosines(windows, *self._rejected[slot], 1) - cosines)
+                cosines = cosines - self._table.lack * lacking
             by_head = np.where(head < 0, worth.no, worth.yes) * head
             found[:, slot] = by_head + worth.cosine * (cosines - self._table.neutral)
         slots = self._known_slots
@@ -130,11 +137,14 @@ class Scorer:
         scores[:, changed] = 1 / (1 + np.exp(-np.clip(found[:, changed], -LARGEST, LARGEST)))
         return scores
 
-    def _cosines(self, directions: Floats | Doubles, rows: Doubles, near: int) -> Doubles:
+    def _cosines(self, windows: Windows, rows: Doubles, before: Doubles | None, near: int) -> Doubles:
         """Return how near windows lie to a word, float64 [windows], less what they are nearer to one of its parts."""
-        whole, *parts = (np.partition(directions @ takes.T, -near, axis=1)[:, -near:].mean(axis=1) for takes in rows)
+        whole, *parts = (
+            np.partition(windows.directions @ takes.T, -near, axis=1)[:, -near:].mean(axis=1) for takes in rows
+        )
         lacking = np.maximum(0.0, np.max(parts, axis=0) - whole) if parts else 0.0
-        return np.asarray(whole - self._table.lack * lacking)
+        cosines = np.asarray(whole - self._table.lack * lacking)
+        return cosines if windows.ago is None or before is None else self._in_order(cosines, windows.ago, before)
 
     def _in_order(self, cosines: Doubles, ago: Floats | Doubles, before: Doubles) -> Doubles:
         """Return cosines of windows, float64 [windows], with what earlier ones have of what comes before.

@@ -14,7 +14,9 @@ class Prototype(NamedTuple):
         rows: Of the label and of a word's parts, float32 [1 + parts, takes, numbers].
         before: Of what windows held half a second earlier, a second, and so on, float32 [states, numbers]. The length
             of each is its share of the cosine, 0 to 1. A short word and a sound have none.
+        rejected: Of what the owner said is not the word, in the same form; None where there is nothing.
     """
 
     rows: Floats
     before: Floats
+    rejected: Prototype | None = None

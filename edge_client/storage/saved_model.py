@@ -24,6 +24,8 @@ _KINDS = ("trained/", "listening/")
 TEACHING = 3
 """Changes with what a teaching makes of the same clips: a device whose model is older learns its clips again."""
 _PROTOTYPE, _BEFORE = "prototype/", "before/"
+_REJECTED, _REJECTED_BEFORE = "rejected/", "rejected-before/"
+_OF_PROTOTYPES = (_PROTOTYPE, _BEFORE, _REJECTED, _REJECTED_BEFORE)
 _NOT_A_DOCUMENT = (LabelError, KeyError, ValueError, TypeError)
 
 
@@ -134,7 +136,7 @@ class ModelStore:
             return SavedModel(bundle, bundle.weights, _start(manifest))
         progress, arrays = self._load(manifest.feature_settings.digest, manifest.feature_settings.shape[-1])
         shapes = {kind + name: shape for kind in _KINDS for name, shape in manifest.weight_shapes.items()}
-        weights = {name: array.shape for name, array in arrays.items() if not name.startswith((_PROTOTYPE, _BEFORE))}
+        weights = {name: array.shape for name, array in arrays.items() if not name.startswith(_OF_PROTOTYPES)}
         fits = weights == shapes
         labels = progress.label_map
         if not fits or (labels.capacity, labels.reserved) != (manifest.capacity, len(manifest.background)):
@@ -249,6 +251,8 @@ class ModelStore:
         arrays = {kind + name: array for kind, weights in sets for name, array in weights.items()}
         for label, prototype in progress.prototypes.items():
             arrays |= {_PROTOTYPE + label: prototype.rows, _BEFORE + label: prototype.before}
+            if (other := prototype.rejected) is not None:
+                arrays |= {_REJECTED + label: other.rows, _REJECTED_BEFORE + label: other.before}
         write_twice(self.path, pack(arrays, document))
 
     def forget_fleet(self, bundle_path: Path) -> None:
@@ -303,12 +307,16 @@ def _prototypes(arrays: Arrays, numbers: int | None) -> dict[str, Prototype]:
     """Return the prototypes by label. Raises TensorError if they are no rows of so many numbers."""
     found = {}
     for label in [name.removeprefix(_PROTOTYPE) for name in arrays if name.startswith(_PROTOTYPE)]:
-        rows = require(arrays, _PROTOTYPE + label, (None, None, numbers))
+        rows, rejected = require(arrays, _PROTOTYPE + label, (None, None, numbers)), None
+        if _REJECTED + label in arrays:
+            shape = None, rows.shape[-1]
+            others = require(arrays, _REJECTED + label, (None, *shape))
+            rejected = Prototype(others, require(arrays, _REJECTED_BEFORE + label, shape))
         name, none = _BEFORE + label, np.zeros((0, rows.shape[-1]), np.float32)
         states = arrays.get(name, none)
         if states.ndim == 1:  # of a release that knew one, zeros where there was none
             states = states[None] if states.any() else none
-        found[label] = Prototype(rows, require({name: states}, name, (None, rows.shape[-1])))
+        found[label] = Prototype(rows, require({name: states}, name, (None, rows.shape[-1])), rejected)
     return found
 
 

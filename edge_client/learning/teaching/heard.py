@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -71,6 +72,7 @@ class Embeddings:
     # By label, what is less than the whole of a take, [takes, parts, numbers]; long words alone.
     parts: Mapping[str, Floats] = field(default_factory=dict)
     before: Mapping[str, Before] = field(default_factory=dict)  # by label; of words
+    rejected_before: Mapping[str, Before] = field(default_factory=dict)  # the same of what is not these words
 
 
 def states_before(length_s: float) -> int:
@@ -140,12 +142,14 @@ class Embedder:
         """Return all of it, and save the cache; labels without a readable clip are left out."""
         folder = self._config.clips_folder
         takes, paths = self._takes(folder)
-        rejected, _ = self._takes(folder / REJECTED)
+        rejected, denied = self._takes(folder / REJECTED)
         nothing = np.concatenate([self._windows(parts) for parts in zip(*map(self._quiet, self._ears), strict=True)])
         spliced = self._spliced(paths) if len(paths) > 1 else self._none()
         parts, before = self._parts(paths), self._before(paths)
+        lengths = {label: before[label].length_s for label in denied.keys() & before.keys()}
+        rejected_before = self._before({label: denied[label] for label in lengths}, lengths)
         self._cache.save()
-        return Embeddings(takes, nothing, spliced, rejected, parts, before)
+        return Embeddings(takes, nothing, spliced, rejected, parts, before, rejected_before)
 
     def _takes(self, folder: Path) -> tuple[dict[str, Floats], dict[str, list[Path]]]:
         """Return the embeddings of a folder's clips by label, and the clips that could be read."""
@@ -193,8 +197,10 @@ class Embedder:
         rows = {label: [self._of_clip("parts", path, parts) for path in taken] for label, taken in paths.items()}
         return {label: np.stack(some) for label, every in rows.items() if (some := [one for one in every if len(one)])}
 
-    def _before(self, paths: dict[str, list[Path]]) -> dict[str, Before]:
-        """Return ``Embeddings.before`` of labels whose word is long enough for it."""
+    def _before(
+        self, paths: dict[str, list[Path]], lengths: Mapping[str, float] = MappingProxyType({})
+    ) -> dict[str, Before]:
+        """Return ``Embeddings.before`` of labels whose word is long enough for it; ``lengths``, s: those of others."""
         ear, rate_hz = self._ears[0], self._ears[0].settings.sample_rate_hz
         if self._settings.hears_sounds:
             return {}
@@ -215,7 +221,7 @@ class Embedder:
 
         found = {}
         for label, taken in paths.items():
-            length = float(np.median([self._of_clip("length", path, length_s) for path in taken]))
+            length = lengths.get(label) or float(np.median([self._of_clip("length", path, length_s) for path in taken]))
             if states := states_before(length):
                 compute = functools.partial(rows, states=states)
                 windows = [self._of_clip(f"before-{states}", path, compute) for path in taken]

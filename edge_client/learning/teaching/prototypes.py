@@ -7,6 +7,7 @@ import numpy as np
 from edge_client.clips.folders import SOUND
 from edge_client.detection.score_table import TABLE, ScoreTable
 from edge_client.detection.scores import MANY
+from edge_client.learning.teaching.heard import Before
 from edge_client.learning.teaching.material import Material, Sound
 from edge_client.model.prototypes import Prototype
 from fleet_protocol.numbers.arrays import Doubles, Floats
@@ -44,21 +45,18 @@ def _of_word(one: Sound, label: str, rows: Floats, material: Material, table: Sc
         whole += [prototype(part, statistics, table=table) for part in before.rows]
     most = max(map(len, whole))  # parts of some takes alone are known: the others' stand there twice
     stacked = np.stack([np.resize(takes, (most, takes.shape[1])) for takes in whole])
+    rejected = None
     if label in heard.rejected:
-        stacked = np.concatenate([stacked, _rejected(heard.rejected[label], most, material, table)])
+        clips = heard.rejected[label]
+        rows = prototype(clips.reshape(-1, clips.shape[-1]), statistics, clips, table=table)[None]
+        rejected = Prototype(rows, _before(heard.rejected_before.get(label), material, table))
+    return Prototype(stacked, _before(before, material, table), rejected)
+
+
+def _before(before: Before | None, material: Material, table: ScoreTable) -> Floats:
     if before is None:
-        return Prototype(stacked, np.zeros((0, stacked.shape[-1]), np.float32))
-    return Prototype(stacked, directions_before(before.rows, before.length_s, statistics, table))
-
-
-def _rejected(clips: Floats, most: int, material: Material, table: ScoreTable) -> Floats:
-    """Return what a word's owner said is not the word as more parts of it, float32 [parts, most, numbers].
-
-    A window loses what it is nearer to one of these than to the word. ``clips``: [clips, variants, numbers].
-    """
-    numbers = clips.shape[-1]
-    rows = prototype(clips.reshape(-1, numbers), material.statistics, clips, table=table)
-    return np.resize(rows, (-(-len(rows) // most), most, numbers))
+        return np.zeros((0, material.statistics.means.shape[1]), np.float32)
+    return directions_before(before.rows, before.length_s, material.statistics, table)
 
 
 def _takes(label: str, material: Material) -> Floats | None:

@@ -23,7 +23,8 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
     trained = {name: array + 1 for name, array in first.bundle.weights.items()}
     listening = {name: array + 2 for name, array in first.bundle.weights.items()}
     labels = LabelMap(32).add("yes", "yes").add("siren")
-    yes = Prototype(np.arange(52, dtype=np.float32).reshape(2, 2, 13), np.arange(13, dtype=np.float32)[None])
+    rows, before = np.arange(52, dtype=np.float32).reshape(2, 2, 13), np.arange(13, dtype=np.float32)[None]
+    yes = Prototype(rows, before, Prototype(rows[:1] + 1, before + 1))
     saved = Progress(
         architecture="cnn1",
         label_map=labels,
@@ -40,8 +41,10 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
     )
     store.save(trained, listening, saved)
     again = store.load(bundles["cnn1"])
-    for found, wanted in zip(again.progress.for_listening.prototypes["yes"], yes, strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    found = again.progress.for_listening.prototypes["yes"]
+    for one, wanted in zip((*found[:2], *found.rejected[:2]), (*yes[:2], *yes.rejected[:2]), strict=True):
+        np.testing.assert_array_equal(one, wanted, strict=True)
+    assert found.rejected.rejected is None
     assert not dataclasses.replace(again.progress, background_trained=False).for_listening.prototypes
     assert again.progress == saved
     assert store.taught() == "0123456789abcdef"
