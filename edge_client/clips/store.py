@@ -50,9 +50,10 @@ class ClipStore:
         """Hold the store, for many changes at once; may be nested. Raises ClipError if another process holds it."""
         if self._depth == 0:
             descriptor = self._lock()
-            self._used = self.size_bytes()
         self._depth += 1
         try:
+            if self._depth == 1:
+                self._used = self.size_bytes()
             yield
         finally:
             self._depth -= 1

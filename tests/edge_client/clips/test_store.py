@@ -208,6 +208,17 @@ def test_only_one_process_changes_the_store_at_a_time(tmp_path, monkeypatch):
     assert not is_changing(tmp_path)
 
 
+def test_a_store_whose_disk_fails_is_not_held_for_good(tmp_path, monkeypatch):
+    store = store_at(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "size_bytes", lambda: os.stat(tmp_path / "gone").st_size)
+        with pytest.raises(FileNotFoundError), store.changing():
+            pass
+    assert not is_changing(tmp_path)
+    with store.changing():
+        assert is_changing(tmp_path)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can write for another user")
 def test_what_root_writes_belongs_to_the_daemon_s_user(tmp_path):
     state = tmp_path / "state"
