@@ -211,7 +211,7 @@ def test_only_one_process_changes_the_store_at_a_time(tmp_path, monkeypatch):
 def test_a_store_whose_disk_fails_is_not_held_for_good(tmp_path, monkeypatch):
     store = store_at(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(store, "size_bytes", lambda: os.stat(tmp_path / "gone").st_size)
+        patch.setattr(store, "size_bytes", lambda: (tmp_path / "gone").stat().st_size)
         with pytest.raises(FileNotFoundError), store.changing():
             pass
     assert not is_changing(tmp_path)
