@@ -35,7 +35,11 @@ COMMANDS = {
 def asking(tmp_path, start):
     """A broker, a sink that asks, and what it was answered."""
     broker, replies = start(Broker, tmp_path), []
-    return broker, start(MqttSink, broker.config(), DEVICE, "Küche", tmp_path, replies.append), replies
+    return (
+        broker,
+        start(MqttSink, broker.config(), DEVICE, "Küche", tmp_path, lambda *reply: replies.append(reply)),
+        replies,
+    )
 
 
 def test_every_document_about_questions_is_one_that_home_assistant_takes():
