@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from aggregator_server.aggregation.label_wise_beta import DeviceScores, LabelWise, alpha_update, label_wise
+from aggregator_server.aggregation.alpha_update import alpha_update
+from aggregator_server.aggregation.label_wise_beta import DeviceScores, LabelWise, label_wise
 from aggregator_server.aggregation.rule import aggregate_weights, weight_rules
 from aggregator_server.aggregation.updates import Layout, stack_updates
 from aggregator_server.discovery.clustering import KnownClass, ReportedClass, discover

@@ -48,19 +48,6 @@ class LabelWise:
     plain_mean: tuple[int, ...]  # Columns whose weights summed to 0, so that the plain mean was taken
 
 
-def alpha_update(own: Floats, consensus: Floats, clips: float) -> Floats:
-    """Add a device's probabilities to the fleet's scores: f_m <- f_G + alpha p_m, alpha = |D_m| / |D_0|.
-
-    (Algorithm 1, local update, choice 1.)
-
-    Args:
-        own: float32 [public samples, classes], p_m, of the classes that the device owns.
-        consensus: the same columns of f_G; zeros before the first consensus.
-        clips: |D_m|, the clips that the device learned from in this round.
-    """
-    return np.asarray(consensus + own * np.float32(clips / len(own)), np.float32)
-
-
 def accuracy(device: DeviceScores, labels: Ints, synthetic: Bools) -> float:
     """Return a device's accuracy on the public samples of its classes, 0 to 1.
 

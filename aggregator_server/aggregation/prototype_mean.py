@@ -107,8 +107,8 @@ def combine_order(
         if 2 * weights[have].sum() <= weights.sum():
             break
         rows = order.means[order.starts[have] + state]
-        alike = agree(rows)
-        have, rows = have[alike], rows[alike]
+        same = agree(rows)
+        have, rows = have[same], rows[same]
         if 2 * weights[have].sum() <= weights.sum():
             break
         if not found:

@@ -8,9 +8,10 @@ from functools import partial
 
 import numpy as np
 
+from aggregator_server.aggregation.alpha_update import alpha_update
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, UploadTerms
 from aggregator_server.aggregation.input_bounds import capped_sizes, check_probabilities
-from aggregator_server.aggregation.label_wise_beta import DeviceScores, alpha_update, label_wise
+from aggregator_server.aggregation.label_wise_beta import DeviceScores, label_wise
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import recognise
 from aggregator_server.strategies import private_models

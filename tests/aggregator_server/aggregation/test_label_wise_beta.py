@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from aggregator_server.aggregation.label_wise_beta import DeviceScores, accuracy, alpha_update, label_wise
+from aggregator_server.aggregation.alpha_update import alpha_update
+from aggregator_server.aggregation.label_wise_beta import DeviceScores, accuracy, label_wise
 from aggregator_server.errors import AggregationError
 
 LABELS = np.array([0, 0, 1, 1], np.int64)

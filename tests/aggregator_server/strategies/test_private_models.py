@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from aggregator_server.aggregation.label_wise_beta import DeviceScores, accuracy, alpha_update, label_wise
+from aggregator_server.aggregation.alpha_update import alpha_update
+from aggregator_server.aggregation.label_wise_beta import DeviceScores, accuracy, label_wise
 from aggregator_server.rounds.replies import describe_round
 from fleet_protocol.bundle.bundle_file import unpack_bundle
 from fleet_protocol.messages.public_set import unpack_consensus

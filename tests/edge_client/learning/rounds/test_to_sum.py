@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from aggregator_server.aggregation.label_wise_beta import DeviceScores, alpha_update, label_wise
+from aggregator_server.aggregation.alpha_update import alpha_update
+from aggregator_server.aggregation.label_wise_beta import DeviceScores, label_wise
 from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.score_sharing import ScoreSharing
