@@ -21,7 +21,7 @@ from benchmarks.listening.front_ends import new_device
 from benchmarks.listening.material import Word
 from benchmarks.listening.measurement import in_parts
 from benchmarks.listening.one_front_end import Hops, hear
-from benchmarks.listening.own_words import OWNER, Owner, figures, mean, stream_of
+from benchmarks.listening.own_words import OWNER, Owner, figures_of_own, mean, stream_of
 from edge_client.clips.folders import store_digest
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Loaded
@@ -65,13 +65,11 @@ class Device:
         near, material = prototypes_of(self.material, table), self.material
         scorer = Scorer(self.model, material.listening_labels, near, material.built_in, table)
         tails, labels = tails_of(material, near, scorer.of(self.others), table), material.label_map.names
-        promised = self.config.false_accepts_per_hour
-        own = np.array([tails[label].threshold(promised) for label in labels], np.float32)
         found = {}
         for snr_db, one in self.heard.items():
             scores = one.hops.scored(scorer.of(one.windows))
             listened = replace(one.hops.listened, labels=labels, heard=(), scores=scores)
-            found[snr_db] = figures(listened, listened.at(own), one.words)
+            found[snr_db] = figures_of_own(listened, tails, one.words)
         return found
 
 

@@ -20,7 +20,6 @@ from benchmarks.command import BenchmarkError, said
 from benchmarks.listening.front_ends import FrontEnd, taught_device
 from benchmarks.listening.material import (
     RATE_HZ,
-    SETTINGS,
     Clip,
     Half,
     Stream,
@@ -30,14 +29,15 @@ from benchmarks.listening.material import (
     make_stream,
     recordings_in,
 )
-from benchmarks.listening.measurement import THRESHOLDS, Heard, Listened, hits, in_parts, listen
+from benchmarks.listening.measurement import THRESHOLDS, Heard, Listened, hits, in_parts
 from benchmarks.listening.one_front_end import listen_for_all
-from edge_client.audio.recordings import encode_wave
+from edge_client.audio.resampling import resample
 from edge_client.clips.folders import rejected as rejected_folder
+from edge_client.clips.store import ClipStore
 from edge_client.config import Config
 from edge_client.daemon.listening_loop import load_listening
-from edge_client.detection.detector import Loaded
-from edge_client.detection.scores import BEFORE_S
+from edge_client.detection.detector import Detector, Loaded
+from edge_client.detection.thresholds import Tail
 from edge_client.learning.teaching.job import teach
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.numbers.arrays import Floats
@@ -137,22 +137,20 @@ def measure(
     of speech at a ratio, in parts, whose false accepts count besides. ``rejected``: so many false accepts of each label
     that its owner says are not it, before.
     """
-    devices, before = [], []
+    devices: list[Loaded] = []
+    before: list[Loaded] = []
+    if rejected:
+        people, earlier = zip(*map(_in_two, people), strict=True)
     for number, owner in enumerate(people):
         with tempfile.TemporaryDirectory() as folder:
             config = taught_device(Path(folder), front_end.bundle, owner.takes, room)
             devices.append(load_listening(config))
             if rejected:
-                before.append(devices[-1])
-                earlier = replace(owner, said=[clip for clip in owner.said[::_EARLIER] if clip.label is None])
-                stream = stream_of(earlier, number, backgrounds, max(snrs_db), seed + 1, in_rooms=in_rooms)
-                reject(before[-1], config, stream, rejected)
+                before.append(devices.pop())
+                stream = stream_of(earlier[number], number, backgrounds, max(snrs_db), seed + 1, in_rooms=in_rooms)
+                _reject(before[-1], config, stream, rejected)
                 teach(config, DeviceState(config.device.state))
-                devices[-1] = load_listening(config)
-    if rejected:
-        people = [
-            replace(one, said=[clip for n, clip in enumerate(one.said) if clip.label or n % _EARLIER]) for one in people
-        ]
+                devices.append(load_listening(config))
     rows = []
     for snr_db in snrs_db:
         in_talk = None if talk is None else listen_for_all(devices[0], talk(snr_db), config.detector)
@@ -161,43 +159,43 @@ def measure(
             stream = stream_of(owner, number, backgrounds, snr_db, seed, in_rooms=in_rooms)
             heard_by = listen_for_all(loaded, in_parts(stream.samples), config.detector)
             listened = heard_by(loaded)
-            row = _at_own(loaded, listened, stream.words)
+            row = figures_of_own(listened, loaded.tails, stream.words)
             found.append(row if in_talk is None else row | {"talk": beside(in_talk(loaded), listened, stream.words)})
             if rejected:
-                found_before.append(_at_own(before[number], heard_by(before[number]), stream.words))
+                then = before[number]
+                found_before.append(figures_of_own(heard_by(then), then.tails, stream.words))
         row = {"front_end": front_end.name, "snr_db": snr_db} | mean(found)
         row |= {"before": mean(found_before)} if rejected else {}
-        said({"snr_db": snr_db, **_in_words(row)})
+        said(_flat(row))
         rows.append(row)
     return rows
 
 
-def _at_own(loaded: Loaded, listened: Listened, words: Sequence[Word]) -> dict[str, Any]:
-    rate = listened.config.false_accepts_per_hour
-    own = np.array([loaded.tails[label].threshold(rate) for label in listened.labels], np.float32)
-    return figures(listened, listened.at(own), words)
-
-
-def _in_words(row: Mapping[str, Any], name: str = "") -> dict[str, Any]:
+def _flat(row: Mapping[str, Any], name: str = "") -> dict[str, Any]:
     """Return all figures of a row, also of rows in it, by names that say where they stand."""
     found: dict[str, Any] = {}
     for key, value in row.items():
-        found |= _in_words(value, f"{name}{key} ") if isinstance(value, Mapping) else {name + key: value}
+        found |= _flat(value, f"{name}{key} ") if isinstance(value, Mapping) else {name + key: value}
     return found
 
 
-def reject(loaded: Loaded, config: Config, stream: Stream, most: int) -> None:
-    """Keep the windows of a stream that a device takes for a label, at most so many of each, as what is not it."""
+def _in_two(owner: Owner) -> tuple[Owner, Owner]:
+    """Return an owner without the other words that are said earlier, and with these alone."""
+    earlier = [clip for clip in owner.said[::_EARLIER] if clip.label is None]
+    later = [clip for number, clip in enumerate(owner.said) if clip.label or number % _EARLIER]
+    return replace(owner, said=later), replace(owner, said=earlier)
+
+
+def _reject(loaded: Loaded, config: Config, stream: Stream, most: int) -> None:
+    """Keep the sounds of a stream that a device takes for a label, at most so many of each, as what is not it."""
+    detector = Detector(loaded, config.detector)
+    store = ClipStore(config.clips_folder, config.clips, detector.sample_rate_hz)
     counts: Counter[str] = Counter()
-    for event in listen(loaded, in_parts(stream.samples), config.detector).heard:
-        counts[event.label] += 1
-        if counts[event.label] <= most:
-            end = round(event.at_s * RATE_HZ)
-            whole_s = SETTINGS.clip_s + len(loaded.prototypes[event.label].before) * BEFORE_S  # as a detector keeps it
-            sound = encode_wave(stream.samples[max(0, end - round(whole_s * RATE_HZ)) : end], RATE_HZ)
-            folder = config.clips_folder / rejected_folder(event.label)
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{counts[event.label]}.wav").write_bytes(sound)
+    for heard in detector.push(resample(stream.samples, RATE_HZ, detector.sample_rate_hz)):
+        label = heard.event.label
+        if heard.event.kind == "detected" and counts[label] < most:
+            counts[label] += 1
+            store.add(rejected_folder(label), heard.sound, detector.sample_rate_hz)
 
 
 def beside(talk: Listened, listened: Listened, words: Sequence[Word]) -> dict[str, float]:
@@ -235,6 +233,13 @@ def figures(listened: Listened, own: Sequence[Heard], words: Sequence[Word]) -> 
     return found | {
         "own_thresholds": {who: at_own[who] for who in found} | {"false_accepts_per_hour": at_own["accepts"]}
     }
+
+
+def figures_of_own(listened: Listened, tails: Mapping[str, Tail], words: Sequence[Word]) -> dict[str, Any]:
+    """Return :func:`figures` of a device whose labels have these tails."""
+    rate = listened.config.false_accepts_per_hour
+    own = np.array([tails[label].threshold(rate) for label in listened.labels], np.float32)
+    return figures(listened, listened.at(own), words)
 
 
 def _counted(heard: Sequence[Heard], words: Sequence[Word], seconds: float) -> dict[str, float]:

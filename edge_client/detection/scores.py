@@ -138,7 +138,10 @@ class Scorer:
         return scores
 
     def _cosines(self, windows: Windows, rows: Doubles, before: Doubles | None, near: int) -> Doubles:
-        """Return how near windows lie to a word, float64 [windows], less what they are nearer to one of its parts."""
+        """Return how near windows, and those before them, lie to a word, float64 [windows].
+
+        It is less by what the windows are nearer to one of the word's parts.
+        """
         whole, *parts = (
             np.partition(windows.directions @ takes.T, -near, axis=1)[:, -near:].mean(axis=1) for takes in rows
         )

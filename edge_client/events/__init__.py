@@ -70,7 +70,7 @@ def iso(seconds: float) -> str:
 class Heard:
     """An event with its sound, float32 [samples], on the way to the owner. A sink gets the event alone.
 
-    The sound of a detected word holds what it may have begun in, up to three seconds and a half.
+    The sound of a detected word also holds what it may have begun in.
     """
 
     event: Event

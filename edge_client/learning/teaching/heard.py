@@ -200,7 +200,10 @@ class Embedder:
     def _before(
         self, paths: dict[str, list[Path]], lengths: Mapping[str, float] = MappingProxyType({})
     ) -> dict[str, Before]:
-        """Return ``Embeddings.before`` of labels whose word is long enough for it; ``lengths``, s: those of others."""
+        """Return ``Embeddings.before`` of labels whose word is long enough for it.
+
+        ``lengths`` of words by label, s; of any other label it is the median of the recordings.
+        """
         ear, rate_hz = self._ears[0], self._ears[0].settings.sample_rate_hz
         if self._settings.hears_sounds:
             return {}

@@ -20,6 +20,19 @@ pytestmark = pytest.mark.slow
 PHRASES = ("lights on", "lights off", "last song", "next song")
 
 
+def hear(loaded, take, rng, before_s=1, seconds=4):
+    """Return what is detected in a stream with a take in it, and the highest logit of each label, by name."""
+    detector = Detector(loaded, DetectorConfig())
+    stream = rng.normal(scale=0.005, size=seconds * RATE).astype(np.float32)
+    stream[before_s * RATE : before_s * RATE + len(take)] += take
+    found, scores = [], []
+    for hop in np.split(stream, 4 * seconds):
+        found += detector.push(hop)
+        scores += [detector.scores] if len(detector.scores) else []
+    highest = logits(np.array(scores)).max(axis=0).tolist()
+    return found, dict(zip(loaded.label_map.names, highest, strict=False))
+
+
 @pytest.mark.parametrize("longer", [False, True])
 def test_phrases_that_share_a_part_are_told_apart_by_their_order(tmp_path, longer):
     device = Device(tmp_path, find_bundle("words"))
@@ -39,14 +52,7 @@ def test_phrases_that_share_a_part_are_told_apart_by_their_order(tmp_path, longe
         """By how much every take scores higher for its own phrase than for another, at its highest, as logits."""
         found, rng = [], np.random.default_rng(3)
         for label, take in [(label, take) for label, every in takes.items() for take in every[5:]]:
-            detector = Detector(dataclasses.replace(loaded, prototypes=prototypes), DetectorConfig())
-            stream = rng.normal(scale=0.005, size=4 * RATE).astype(np.float32)
-            stream[RATE : RATE + len(take)] += take
-            scores = []
-            for hop in np.split(stream, 16):
-                detector.push(hop)
-                scores += [detector.scores] if len(detector.scores) else []
-            best = dict(zip(loaded.label_map.names, logits(np.array(scores)).max(axis=0).tolist(), strict=False))
+            _, best = hear(dataclasses.replace(loaded, prototypes=prototypes), take, rng)
             own = best.pop(label)
             found.append(own - max(best.values()))
         return np.array(found)
@@ -65,24 +71,14 @@ def test_what_the_owner_said_is_not_a_word_is_taken_for_it_no_more(word, other, 
 
     def highest(label):
         """The highest logit for the word of each take that was not learned."""
-        loaded, found, rng = load_listening(device.config), [], np.random.default_rng(3)
-        for take in takes[label][5:]:
-            detector = Detector(loaded, DetectorConfig())
-            stream = rng.normal(scale=0.005, size=4 * RATE).astype(np.float32)
-            stream[RATE : RATE + len(take)] += take
-            scores = []
-            for hop in np.split(stream, 16):
-                detector.push(hop)
-                scores += [detector.scores[0]] if len(detector.scores) else []
-            found.append(logits(np.array(scores)).max())
-        return np.array(found)
+        loaded, rng = load_listening(device.config), np.random.default_rng(3)
+        return np.array([hear(loaded, take, rng)[1][word] for take in takes[label][5:]])
 
     device.teach()
     before = {label: np.median(highest(label)) for label in (word, other)}
     write_takes(device.clips / "_not_", word, takes[other][:3])
     device.teach()
     now = {label: np.median(highest(label)) for label in before}
-    print(before, now)
     assert now[other] < before[other] - 2.5
     assert now[word] > before[word] - 1
 
@@ -95,16 +91,7 @@ def test_of_a_phrase_that_was_heard_the_whole_is_kept_and_confirming_it_does_no_
     device.teach()
 
     def heard(take):
-        """What is detected in a stream with a take in it, and the highest logit of its label."""
-        loaded, rng = load_listening(device.config), np.random.default_rng(3)
-        detector, slot = Detector(loaded, DetectorConfig()), loaded.label_map.names.index(label)
-        stream = rng.normal(scale=0.005, size=6 * RATE).astype(np.float32)
-        stream[2 * RATE : 2 * RATE + len(take)] += take
-        found, scores = [], []
-        for hop in np.split(stream, 24):
-            found += detector.push(hop)
-            scores += [detector.scores[slot]] if len(detector.scores) else []
-        return found, logits(np.array(scores)).max()
+        return hear(load_listening(device.config), take, np.random.default_rng(3), before_s=2, seconds=6)
 
     label, kept = next(iter(takes)), []
     for take in takes[label][5:9]:
@@ -115,11 +102,11 @@ def test_of_a_phrase_that_was_heard_the_whole_is_kept_and_confirming_it_does_no_
     for sound in kept:
         first, last = loud_stretch(sound, RATE)
         assert last - first > 0.8 * (end - begin)
-    before = np.array([heard(take)[1] for take in takes[label][9:]])
+    before = np.array([heard(take)[1][label] for take in takes[label][9:]])
     write_takes(device.clips / "confirmed", label, kept)
     for path in (device.clips / "confirmed" / label).iterdir():
         path.rename(device.clips / label / f"confirmed-{path.name}")
     shutil.rmtree(device.clips / "confirmed")
     device.teach()
-    now = np.array([heard(take)[1] for take in takes[label][9:]])
+    now = np.array([heard(take)[1][label] for take in takes[label][9:]])
     assert np.median(now) > np.median(before) - 0.5
