@@ -75,16 +75,20 @@ def keep_a_round_open(server):
             client.post("/v1/rounds", json=body)  # refused while no device is enrolled, which is no matter
 
 
+def saved_model(device):
+    bundle = device.config.read_text().split('bundle = "')[1].split('"')[0]
+    return DeviceState(device.state).model.load(device.folder / bundle)
+
+
 def check_nothing_is_lost(device, finished, identity):
-    """Everything on the disk is whole, and everything that was finished is there."""
+    """Everything on the disk of a device that does not run is whole, and everything that was finished is there."""
     state = DeviceState(device.state)
     for path in finished:
         with wave.open(path) as file:
             assert len(file.readframes(file.getnframes())) == 2 * 14_400, path
     if identity is not None:
         assert state.identity.load() == identity
-    bundle = device.config.read_text().split('bundle = "')[1].split('"')[0]
-    saved = state.model.load(device.folder / bundle)
+    saved = saved_model(device)
     for weights in (saved.bundle.weights, saved.listening):
         assert all(np.isfinite(array).all() for array in weights.values())
     for path in (device.state / "outbox").glob("learned-*.json"):
@@ -126,11 +130,12 @@ def test_power_cuts_at_random_instants_corrupt_nothing_and_lose_nothing(scene):
 
     def over():
         keep_a_round_open(server)
-        found = check_nothing_is_lost(device, [], identity)
-        return found if found.learned >= contributed and "stop" in found.label_map.names else None
+        found = saved_model(device).progress
+        return found.learned >= contributed and "stop" in found.label_map.names
 
     wait_for(over, what=f"the end of round {contributed} after the last cut")
     assert device.end(signal.SIGTERM) == 0
+    check_nothing_is_lost(device, finished, identity)
     assert "Traceback" not in device.log()
     assert len(finished) >= CUTS
     left = [path for path in device.state.rglob(".*") if path.suffix and path.name.count(".") >= 3]
