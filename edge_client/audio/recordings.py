@@ -46,7 +46,7 @@ _LONGEST_WORD_S = 3.0
 # frames have less.
 _FRAME_S, _LOUD, _ABOVE_ROOM = 0.01, 0.02, 4.0
 # Pause within a phrase, and what is kept beside it.
-_PAUSE_S, _BESIDE_S = 0.35, 0.1
+PAUSE_S, BESIDE_S = 0.35, 0.1
 # Numbers that are read at once; bytes of a WAV's head, and of its sound where it says no size; how that looks.
 _BLOCK, _HEAD, _LARGEST = 1 << 16, 1 << 12, 1 << 26
 _NO_SIZE = (b"\0\0\0\0", b"\xff\xff\xff\xff")
@@ -198,7 +198,7 @@ def loud_stretch(samples: Floats, sample_rate_hz: int) -> tuple[int, int]:
         return 0, 0
     room = _ABOVE_ROOM * np.sort(power)[len(power) // 10]
     loud = np.flatnonzero(power > min(max(_LOUD * power.max(), room), power.max() / 2))
-    groups = np.split(loud, np.flatnonzero(np.diff(loud) > _PAUSE_S / _FRAME_S) + 1)
+    groups = np.split(loud, np.flatnonzero(np.diff(loud) > PAUSE_S / _FRAME_S) + 1)
     whole = max(groups, key=lambda group: power[group].sum())
     return int(whole[0]) * size, (int(whole[-1]) + 1) * size
 
@@ -215,7 +215,7 @@ def whole_stretch(samples: Floats, settings: FeatureSettings) -> tuple[int, int]
     if settings.hears_sounds:
         return found
     begin, end = loud_stretch(samples, settings.sample_rate_hz)
-    beside, longest = (round(time_s * settings.sample_rate_hz) for time_s in (_BESIDE_S, _LONGEST_WORD_S))
+    beside, longest = (round(time_s * settings.sample_rate_hz) for time_s in (BESIDE_S, _LONGEST_WORD_S))
     if not settings.clip_samples + beside < end - begin <= longest:  # hardly longer is no phrase
         return found
     return max(0, begin - beside), min(len(samples), end + beside)

@@ -94,10 +94,10 @@ class Detector:
         # Features of the newest windows, the oldest first; None of a quiet one.
         self._ago = windows_before(hop_s)
         self._newest: deque[Floats | None] = deque(maxlen=STATES * self._ago + 1)
-        self._unknown_sounds = UnknownSounds(config, settings.clip_s, hop_s, pace.average_s)
-        # The newest window stands at the end of all that a word may have begun in.
-        longest_s = settings.clip_s + STATES * BEFORE_S
-        self._past: Floats = np.zeros(round(longest_s * settings.sample_rate_hz), np.float32)
+        self._unknown_sounds = UnknownSounds(config, settings, hop_s, pace.average_s)
+        # The newest window stands at the end of all that a word, or an unknown phrase, may have begun in.
+        longest = round((settings.clip_s + STATES * BEFORE_S) * settings.sample_rate_hz)
+        self._past: Floats = np.zeros(max(longest, self._unknown_sounds.samples), np.float32)
         self._window: Floats = self._past[-settings.clip_samples :]
         self._hop: Floats = np.zeros(self.hop_samples, np.float32)
         self._in_hop = 0
@@ -253,7 +253,7 @@ class Detector:
                 detected=slot is not None,
             )
         sound = self._unknown_sounds.update(
-            at_s, rms_dbfs(self._hop), best, self._window, self.level_db, heard=slot is not None, features=self.features
+            at_s, rms_dbfs(self._hop), best, self._past, self.level_db, heard=slot is not None, features=self.features
         )
         if slot is not None:
             label = self._label_map.slots[slot]

@@ -193,6 +193,20 @@ def test_an_unknown_sound_is_reported_once_with_the_window_that_holds_it(taught)
     assert np.square(window).sum() > 0.95 * np.square(bang).sum()
 
 
+@pytest.mark.parametrize(("length_s", "kept_s"), [(0.5, 1.0), (1.3, 1.3), (2.9, 2.9), (3.6, 1.0)])
+def test_of_an_unknown_phrase_all_is_kept_and_of_what_lasts_longer_a_clip(bundles, length_s, kept_s):
+    model = ModelRuntime.open(bundles["cnn2"])
+    detector = Detector(Loaded(model, LabelMap(model.manifest.capacity)), CONFIG)
+    rng = np.random.default_rng(0)
+    rate = detector.sample_rate_hz
+    phrase = rng.uniform(-0.3, 0.3, round(length_s * rate)).astype(np.float32)
+    phrase[round(0.4 * rate) : round(0.6 * rate)] *= 0.01  # a pause within it
+    (heard,) = pushed(detector, np.concatenate([quiet(3.05, 1), phrase, quiet(5, 2)]))
+    assert kept_s <= len(heard.sound) / rate < kept_s + 1
+    of_phrase = phrase[: round(kept_s * rate) - 2 * detector.hop_samples]  # it may begin so much before
+    assert np.square(heard.sound).sum() > 0.98 * np.square(of_phrase).sum()
+
+
 def test_a_device_that_knows_nothing_still_notices_sounds_to_be_named(bundles):
     model = ModelRuntime.open(bundles["cnn2"])
     detector = Detector(Loaded(model, LabelMap(model.manifest.capacity)), CONFIG)

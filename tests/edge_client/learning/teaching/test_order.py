@@ -110,3 +110,26 @@ def test_of_a_phrase_that_was_heard_the_whole_is_kept_and_confirming_it_does_no_
     device.teach()
     now = np.array([heard(take)[1][label] for take in takes[label][9:]])
     assert np.median(now) > np.median(before) - 0.5
+
+
+def test_a_phrase_that_is_taught_by_naming_what_was_unknown_is_taught_whole(tmp_path):
+    device = Device(tmp_path, find_bundle("words"))
+    takes, swapped = phrases(tmp_path / "said")
+    label = next(iter(takes))
+
+    detector, kept = Detector(load_listening(device.config), DetectorConfig(unknown_refractory_s=1)), []
+    for take in takes[label][:6]:
+        room = np.random.default_rng(3).normal(scale=0.001, size=4 * RATE).astype(np.float32)
+        kept += [one.sound for one in detector.push(np.concatenate([room, take, room]))]
+    for sound, take in zip(kept, takes[label][:6], strict=True):
+        (first, last), (begin, end) = loud_stretch(sound, RATE), loud_stretch(take, RATE)
+        assert last - first > 0.9 * (end - begin)
+    write_takes(device.clips, label, kept)
+    device.teach()
+    loaded = load_listening(device.config)
+    assert len(loaded.prototypes[label].before) >= 2
+
+    def best(takes):
+        return np.median([hear(loaded, take, np.random.default_rng(3))[1][label] for take in takes[label][6:]])
+
+    assert best(takes) > best(swapped) + 2
