@@ -15,7 +15,7 @@ from aggregator_server.aggregation.rule import Rule
 from aggregator_server.aggregation.updates import Layout, Updates
 from aggregator_server.aggregation.weighted_mean import weighted_mean
 from aggregator_server.errors import AggregationError, MalformedUpdateError
-from aggregator_server.selection.draw import FRACTION, SEEN_WITHIN, Candidate, History, Selection
+from aggregator_server.strategies.selection import FRACTION, SEEN_WITHIN, Candidate, History, Selection
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy, sharing
 from aggregator_server.strategies.weight_sharing import aggregate as aggregate_shared_model
 from aggregator_server.strategies.weight_sharing import check as check_shared_model

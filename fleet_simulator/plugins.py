@@ -12,8 +12,8 @@ from pathlib import Path
 from types import ModuleType
 
 from aggregator_server.aggregation.rule import rules
-from aggregator_server.selection.draw import selections
 from aggregator_server.strategies.registry import strategies
+from aggregator_server.strategies.selection import selections
 from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.personalisation import personalisations
 from fleet_protocol.errors import PluginError

@@ -31,7 +31,6 @@ LEARNING = (
     "aggregator_server/discovery",
     "aggregator_server/rounds/computation.py",
     "aggregator_server/rounds/plan.py",
-    "aggregator_server/selection",
     "aggregator_server/strategies",
     "edge_client/features",
     "edge_client/learning",

@@ -1,7 +1,7 @@
 """What rounds work on: the versions of the public set, and the shared model's bundles; of each the newest is current.
 
 An administrator publishes both (rounds/publishing.py). Rounds that discover classes add versions of the public set;
-rounds/history.py has the weights that rounds gave the model.
+rounds/queries.py finds the weights that rounds gave the model.
 """
 
 import json

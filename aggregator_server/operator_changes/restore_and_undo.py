@@ -16,7 +16,6 @@ from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes, set_columns
 from aggregator_server.fleet.publications import current_model, public_set_row
 from aggregator_server.rounds import queries
-from aggregator_server.rounds.history import newest_with_model
 from aggregator_server.rounds.result import KINDS
 from aggregator_server.store import tables
 from aggregator_server.store.store import Store
@@ -38,7 +37,7 @@ def lines(session: Session) -> tuple[tables.RoundRow, ...]:
             "no round is done yet so there is no state to change; open one first, or "
             "publish another public set where none was ever done",
         )
-    trained = None if model is None else newest_with_model(session, model.version)
+    trained = None if model is None else queries.newest_with_model(session, model.version)
     return (newest,) if trained is None or trained.round_id == newest.round_id else (trained, newest)
 
 

@@ -6,14 +6,14 @@ from functools import lru_cache
 
 from aggregator_server.errors import RefusedError
 from aggregator_server.schemas import RoundRequest
-from aggregator_server.store.tables import Json
+from aggregator_server.store.tables import Json, RoundRow
 from aggregator_server.strategies.registry import complete, known_settings, strategies, strategy
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import PlanError
 from fleet_protocol.limits import LARGEST_GROUP, LEAST_GROUP
 from fleet_protocol.messages.private_rounds import PrivatePlan
 from fleet_protocol.messages.rest import Choice, RoundPlan, parse
-from fleet_protocol.methods.personalisations import personalisations
+from fleet_protocol.methods.personalisations import Schedule, personalisations
 from fleet_protocol.methods.setting import Value
 from fleet_protocol.secure_sums.privacy_budget import noise_for
 
@@ -30,6 +30,11 @@ def parsed_plan(plan: Json) -> RoundPlan:
 def plan_of_text(plan: str) -> RoundPlan:
     """Return a plan from the JSON text that a round's row holds."""
     return parse(RoundPlan, json.loads(plan))
+
+
+def schedule_of(fleets: RoundRow) -> Schedule:
+    """Return the groups whose rounds follow a round of the fleet; none without group-balanced personalisation."""
+    return Schedule((), ()) if fleets.groups is None else parse(Schedule, fleets.groups)
 
 
 def make_plan(request: RoundRequest, chosen: Strategy | None = None) -> RoundPlan:

@@ -18,8 +18,7 @@ from aggregator_server.fleet.publications import (
     require_fleets_features,
 )
 from aggregator_server.names import check_name
-from aggregator_server.rounds.history import newest_with_model
-from aggregator_server.rounds.queries import newest_done, require_no_open_round
+from aggregator_server.rounds.queries import newest_done, newest_with_model, require_no_open_round
 from aggregator_server.schemas import ModelInfo, PublicSetInfo, reply
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.store import Store

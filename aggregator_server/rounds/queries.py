@@ -181,6 +181,11 @@ def newest_done(session: Session, *conditions: ColumnElement[bool]) -> RoundRow 
     return session.scalar(done.order_by(RoundRow.round_id.desc()).limit(1))
 
 
+def newest_with_model(session: Session, version: int) -> RoundRow | None:
+    """Return the newest done round of the whole fleet that trained a version of the shared model."""
+    return newest_done(session, OF_FLEET, RoundRow.model_version == version)
+
+
 def of_uploads(session: Session, round_id: int, column: InstrumentedAttribute[T]) -> Sequence[T]:
     """Return a column of a round's uploads, by device; without those of devices that were revoked or quarantined."""
     found = select(column).join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from aggregator_server.errors import LeaseLostError, RefusedError, StateAwayError
 from aggregator_server.limits import UNNAMED_S, WOKEN_AT_ONCE
-from aggregator_server.rounds.candidates import write_seen
 from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.queries import read_waiting
 from aggregator_server.rounds.result import Compute
@@ -146,7 +145,7 @@ class RoundScheduler:
         """Advance the open round; return after how many seconds the next step is due at the latest."""
         if time.monotonic() >= self._write_seen_at:
             self._write_seen_at = time.monotonic() + _MAX_SLEEP_S
-            write_seen(self._store)
+            self._store.write_seen()
         with self._store.leading() as number:
             if number is None:
                 return _MAX_SLEEP_S  # woken when the lease comes

@@ -6,17 +6,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
 
-from sqlalchemy import Executable, select
+from sqlalchemy import Executable, bindparam, select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.limits import DEVICES_NEEDED
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.database import Database
 from aggregator_server.store.location import Location
-from aggregator_server.store.tables import BlobRow
+from aggregator_server.store.tables import DEVICES, BlobRow
 
 Kind = Literal["work", "round"]
 """What other servers are told: that devices may have work, or that the open round may be due."""
+_NOTE_SEEN = (  # another server may have heard of it later
+    update(DEVICES)
+    .where(DEVICES.c.device_id == bindparam("of_device"), DEVICES.c.seen_at < bindparam("now"))
+    .values(seen_at=bindparam("now"))
+)
 _log = logging.getLogger(__name__)
 
 
@@ -85,13 +90,19 @@ class Store(Tables):
         self._seen: dict[str, float] = {}
 
     def note_seen(self, device_id: str, now: float) -> None:
-        """Keep in memory when a device was last heard of; rounds/candidates.py writes it. Any thread may call this."""
+        """Keep in memory when a device was last heard of. Any thread may call this."""
         self._seen[device_id] = now
 
-    def take_seen(self) -> dict[str, float]:
-        """Return when devices were heard of since this was called last, in seconds since 1970."""
+    def write_seen(self) -> None:
+        """Write when devices were last heard of, all in one transaction.
+
+        Not every request for work is worth a write to the disk: a fleet that wakes would wait for one after the other.
+        """
         seen, self._seen = self._seen, {}
-        return seen
+        if seen:
+            with self.writing(durable=False) as session:
+                values = [{"of_device": device_id, "now": now} for device_id, now in sorted(seen.items())]
+                session.connection().execute(_NOTE_SEEN, values)
 
     def join(self, heard: Callable[[Kind], None]) -> None:
         """Begin to serve beside other servers, where the fleet can have several.

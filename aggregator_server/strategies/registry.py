@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from aggregator_server.aggregation.rule import rules
 from aggregator_server.errors import RefusedError
 from aggregator_server.schemas import RECOMMENDED, RoundRequest
-from aggregator_server.selection.draw import selections
+from aggregator_server.strategies.selection import selections
 from aggregator_server.strategies.sharing import SHARING
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import PlanError, PluginError

@@ -12,7 +12,6 @@ from fastapi import FastAPI
 from aggregator_server import limits
 from aggregator_server.errors import StateAwayError
 from aggregator_server.operator_changes.merge_and_retire import remove_leaving
-from aggregator_server.rounds.candidates import write_seen
 from aggregator_server.rounds.computation import Computation
 from aggregator_server.rounds.scheduler import Notifier, RoundScheduler
 from aggregator_server.security import Tokens
@@ -78,7 +77,7 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -
             await asyncio.wait([moving])
             await asyncio.to_thread(store.leave)
             with contextlib.suppress(StateAwayError):
-                await asyncio.to_thread(write_seen, store)
+                await asyncio.to_thread(store.write_seen)
 
     app = FastAPI(
         title="Auricle aggregator",

@@ -17,7 +17,7 @@ import numpy as np
 from aggregator_server.aggregation.contract import RoundResult
 from aggregator_server.fleet.reputation import suspicion_after
 from aggregator_server.limits import SUSPICION
-from aggregator_server.selection.draw import Candidate, History, select
+from aggregator_server.strategies.selection import Candidate, History, select
 from aggregator_server.strategies.strategy import DeviceStatistics, unchanged
 from fleet_protocol.bundle.bundle_file import Manifest
 from fleet_protocol.ground.atomic_files import write_durably

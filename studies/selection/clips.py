@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from aggregator_server.selection.draw import Candidate, History, select
 from aggregator_server.strategies.registry import complete
+from aggregator_server.strategies.selection import Candidate, History, select
 from fleet_protocol.messages.rest import Choice
 from fleet_protocol.numbers.arrays import Doubles
 from fleet_simulator.simulation.tasks import device_id

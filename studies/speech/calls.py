@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from aggregator_server.selection.draw import History
+from aggregator_server.strategies.selection import History
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.messages.rest import Choice
 from fleet_protocol.numbers.arrays import Doubles

@@ -11,7 +11,6 @@ from aggregator_server.fleet.classes import rename_class
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.fleet.enrolment import Entry, enrol
 from aggregator_server.fleet.tokens import invite
-from aggregator_server.rounds.candidates import write_seen
 from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.schemas import InvitationRequest
 from fleet_protocol.ground.command_line import version
@@ -53,7 +52,7 @@ def fleet_folder(folder: Path) -> None:
     _enrol(fleet, device_of(90), HOSTILE, now - 400.0, Actor("invitation 2", "192.0.2.33"), waiting=True)
     invite(fleet.store, InvitationRequest(devices=5, group="school"), ANNA, now - 3_600.0)
     fleet.store.note_seen(fleet.devices[3].device_id, now - 9 * 3_600.0)
-    write_seen(fleet.store)
+    fleet.store.write_seen()
     fleet.store.close()
 
 

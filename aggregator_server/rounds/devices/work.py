@@ -14,10 +14,19 @@ from aggregator_server.fleet.classes import all_classes, merged_classes, retired
 from aggregator_server.fleet.devices import STANDING, Standing, require_active
 from aggregator_server.fleet.publications import model_blob
 from aggregator_server.rounds.devices.uploads import check_metrics
-from aggregator_server.rounds.history import fine_tuning_due, newest_result
-from aggregator_server.rounds.plan import parsed_plan, plan_of_text
+from aggregator_server.rounds.plan import parsed_plan, plan_of_text, schedule_of
 from aggregator_server.rounds.private.groups import private_work
-from aggregator_server.rounds.queries import OPEN_ROUND, is_done, newest_of_fleet, no_such_round, state_of
+from aggregator_server.rounds.queries import (
+    OF_FLEET,
+    OPEN_ROUND,
+    is_done,
+    newest_done,
+    newest_of_fleet,
+    no_such_round,
+    of_group,
+    open_group_index,
+    state_of,
+)
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import (
     ASSIGNMENTS,
@@ -149,10 +158,10 @@ def _to_learn(session: Session, device_id: str, place: Any) -> int | None:  # no
             return int(place.newest_round)
         if place.personalised or plan_of_text(place.plan).personalisation.name == "none":
             return None
-    row = newest_result(session, device_id) if place.has_groups else session.get_one(RoundRow, place.newest_round)
+    row = _newest_result(session, device_id) if place.has_groups else session.get_one(RoundRow, place.newest_round)
     assert row is not None
     learned = session.get(LearnedRow, (row.round_id, device_id))
-    if learned is None or (not learned.personalised and fine_tuning_due(session, row, device_id)):
+    if learned is None or (not learned.personalised and _fine_tuning_due(session, row, device_id)):
         return row.round_id
     return None
 
@@ -185,10 +194,38 @@ def _to_learn_from(session: Session, work: Work, device_id: str) -> Work:
     work = replace(work, assignments=_pending(session, device_id, work.merged))
     if work.plan.personalisation.name == "none":
         return work
-    return replace(work, fine_tune=fine_tuning_due(session, session.get_one(RoundRow, work.round_id), device_id))
+    return replace(work, fine_tune=_fine_tuning_due(session, session.get_one(RoundRow, work.round_id), device_id))
 
 
 def _pending(session: Session, device_id: str, merged: Sequence[MergedClass]) -> tuple[ClassAssignment, ...]:
     rows: Iterable[Any] = session.execute(_PENDING, {"of_device": device_id})
     present = {item.class_id: item.into for item in merged}
     return tuple(ClassAssignment(slot, present.get(class_id, class_id)) for slot, class_id in rows)
+
+
+def _newest_result(session: Session, device_id: str) -> RoundRow | None:
+    """Return the newest done round that concerns a device: of the fleet, or of the device's group after it."""
+    fleets = newest_done(session, OF_FLEET)
+    if fleets is None or fleets.groups is None:
+        return fleets
+    index = schedule_of(fleets).group_of(device_id)
+    return (None if index is None else newest_done(session, of_group(fleets.round_id, index))) or fleets
+
+
+def _fine_tuning_due(session: Session, row: RoundRow, device_id: str) -> bool:
+    """Tell whether a device that learns from a done round shall fine-tune the result on its own clips.
+
+    Members of a group do so once the rounds of their group are over; rounds of later groups do not matter.
+    """
+    fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
+    name = parsed_plan(fleets.plan).personalisation.name
+    if name == "none":
+        return False
+    if fleets.groups is None:
+        return True
+    training = open_group_index(session, fleets.round_id)
+    if training is None:
+        return True
+    planned = schedule_of(fleets)
+    index = planned.group_of(device_id)
+    return index is None or index < training or planned.rounds[index] == 0

@@ -6,7 +6,7 @@ import pytest
 from aggregator_server.aggregation.input_bounds import FeatureRange, capped_sizes, check_probabilities
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.limits import PROTOTYPE_LEAST_WIDTH, PROTOTYPE_RANGES, SELECTION_CAP
-from aggregator_server.selection.draw import data_sizes
+from aggregator_server.strategies.selection import data_sizes
 from fleet_protocol.methods.personalisations import group_by_size
 
 

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator_server.rounds.candidates import read_history
 from aggregator_server.rounds.lifecycle import cancel_round
+from aggregator_server.rounds.participants import read_history
 from aggregator_server.rounds.replies import describe_round, summarise_round
-from aggregator_server.selection.draw import Candidate, History, select, selections
-from aggregator_server.selection.probabilities import settled_after
 from aggregator_server.strategies.registry import complete
+from aggregator_server.strategies.selection import Candidate, History, select, selections, settled_after
 from fleet_protocol.messages.rest import Choice
 from tests.support.aggregator_process import FakeDevice
 from tests.support.core_fleet import SAMPLES, CoreFleet, devices, refusal

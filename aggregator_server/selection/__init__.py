@@ -1,1 +1,0 @@
-"""Which devices take part in a round."""
