@@ -103,11 +103,13 @@ class FeatureSettings:
         return kind | dataclasses.asdict(self)
 
     @staticmethod
-    def from_json(document: Mapping[str, object]) -> FeatureSettings:
+    def from_json(document: object) -> FeatureSettings:
         """Read what :meth:`to_json` wrote.
 
-        Raises ProtocolError: the kind is unknown, or a field is missing, unknown or of a wrong type.
+        Raises ProtocolError: it is no object, the kind is unknown, or a field is missing, unknown or of a wrong type.
         """
+        if not isinstance(document, Mapping):
+            raise ProtocolError(f"the feature settings must be an object, not {document!r}")
         kind = document.get("kind", MfccSettings.kind)
         if not isinstance(kind, str) or kind not in _KINDS:
             raise ProtocolError(f"unknown kind of features {kind!r}; known: {', '.join(_KINDS)}; update the software")
@@ -281,28 +283,31 @@ def _without(document: dict[str, object], **usual: object) -> dict[str, object]:
     return {name: value for name, value in document.items() if name not in usual or value != usual[name]}
 
 
-def _read(kind: type[FeatureSettings], document: Mapping[str, object]) -> FeatureSettings:
+def _read(kind: type[FeatureSettings], document: Mapping[str, object], within: str = "") -> FeatureSettings:
+    """Read the settings of a kind; ``within``: what stands before a key where the document is part of another."""
     fields: dict[str, object] = {}
     for item in dataclasses.fields(kind):
-        value = document.get(item.name, item.default)
+        value, key = document.get(item.name, item.default), within + item.name
+        if value is dataclasses.MISSING:
+            raise ProtocolError(f"feature setting {key!r} is missing; take all settings from the bundle")
         if item.type == "FrozenNetwork":
             if not isinstance(value, str) or not is_digest(value):
-                raise ProtocolError(f"feature setting {item.name!r} must be 64 hex digits, not {value!r}")
+                raise ProtocolError(f"feature setting {key!r} must be 64 hex digits, not {value!r}")
             value = FrozenNetwork(value)
         if item.type == "EmbeddingSettings":
             if not isinstance(value, dict):
-                raise ProtocolError(f"feature setting {item.name!r} must be an object, not {value!r}")
-            value = _read(EmbeddingSettings, value | {"preset": item.name})
+                raise ProtocolError(f"feature setting {key!r} must be an object, not {value!r}")
+            value = _read(EmbeddingSettings, value | {"preset": item.name}, f"{item.name}.")
         if isinstance(value, (int, float)) and not abs(value) <= _LARGEST:  # holds for NaN too
-            raise ProtocolError(f"feature setting {item.name!r} must be finite and sensible, not {value!r}")
+            raise ProtocolError(f"feature setting {key!r} must be finite and sensible, not {value!r}")
         if item.type == "float" and type(value) is int:
             value = float(value)
         if type(value).__name__ != item.type:
-            raise ProtocolError(f"feature setting {item.name!r} must be a {item.type}, not {value!r}")
+            raise ProtocolError(f"feature setting {key!r} must be a {item.type}, not {value!r}")
         fields[item.name] = value
     unknown = sorted(set(document) - set(fields))
     if unknown:
-        raise ProtocolError(f"unknown feature setting {unknown[0]!r}; known: {', '.join(fields)}")
+        raise ProtocolError(f"unknown feature setting {within + unknown[0]!r}; known: {', '.join(fields)}")
     return kind(**fields)  # type: ignore[arg-type]
 
 

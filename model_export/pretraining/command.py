@@ -110,9 +110,11 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
 
 
 def _require_sensible(chosen: argparse.Namespace) -> None:
-    for name, least in (("steps", 1), ("batch", 2), ("seed", 0)):
+    for name, least in (("steps", 1), ("batch", 2)):
         if getattr(chosen, name) < least:
             raise ExportError(f"--{name} must be at least {least}, not {getattr(chosen, name)}")
+    if not 0 <= chosen.seed < 2**32:
+        raise ExportError(f"--seed must be from 0 to {2**32 - 1}, not {chosen.seed}")  # JAX would drop higher bits
     if not 0 <= chosen.decay <= chosen.steps:
         raise ExportError(f"--decay must be 0 to --steps, {chosen.steps}, not {chosen.decay}")
     if bool(chosen.speech) != bool(chosen.recordings):

@@ -78,6 +78,15 @@ def test_settings_travel_with_their_kind_and_an_unknown_kind_is_refused():
         FeatureSettings.from_json(document | {"lifter": 22})
 
 
+def test_a_missing_setting_is_named_as_it_is_written():
+    document = SETTINGS.to_json()
+    del document["preset"]
+    with pytest.raises(ProtocolError, match="feature setting 'preset' is missing; take all settings from the bundle"):
+        FeatureSettings.from_json(document)
+    with pytest.raises(ProtocolError, match=r"the feature settings must be an object, not \['log_mel'\]"):
+        FeatureSettings.from_json(["log_mel"])
+
+
 SOUNDS = LogMelSettings(
     "sounds", 16_000, 1.0, 0.025, 0.01, 98, 128, 512, low_hz=0.0, high_hz=15_000.0, floor=1e-5, filters=KALDI_32K
 )

@@ -54,7 +54,9 @@ def test_settings_travel_as_json_and_what_does_not_fit_is_refused(manifest):
         ({"sounds": document["sounds"] | {"clip_s": 1.0}}, "'clip_s' is 2.0 of both, 1.0 of words and 1.0 of sounds"),
         ({"words": document["words"] | {"hop_s": 0.005}}, "'hop_s' is 0.01 of both, 0.005 of words"),
         ({"words": "base"}, "'words' must be an object"),
-        ({"words": {"words": {}}}, "'sample_rate_hz' must be"),
+        ({"words": {"words": {}}}, "'words.sample_rate_hz' is missing"),
+        ({"sounds": document["sounds"] | {"hop_s": "10"}}, "'sounds.hop_s' must be a float, not '10'"),
+        ({"sounds": document["sounds"] | {"hops": 1}}, "unknown feature setting 'sounds.hops'"),
     ):
         with pytest.raises(ProtocolError, match=message):
             FeatureSettings.from_json(document | changes)

@@ -186,6 +186,8 @@ def test_two_networks_in_one_file_give_what_each_gives(tmp_path, corpus, trained
     ("changed", "message"),
     [
         (["--steps", "0"], "--steps must be at least 1, not 0"),
+        (["--seed", "-1"], "--seed must be from 0 to 4294967295, not -1"),
+        (["--seed", str(2**63)], "--seed must be from 0 to 4294967295, not 9223372036854775808"),
         (["--decay", "25"], "--decay must be 0 to --steps, 24, not 25"),
         (["--learning-rate", "nan"], "--learning-rate must be positive"),
         (["-o", "ears.zip"], "--output must end in .frontend"),
