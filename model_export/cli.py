@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
+from fleet_protocol.bounded_files import require_regular
 from fleet_protocol.bundle.bundle_file import manifest_json, read_bundle
 from fleet_protocol.bundle.feature_settings import PRESETS
-from fleet_protocol.bundle.ready_bundles import find_bundle
+from fleet_protocol.bundle.ready_bundles import LARGEST_BYTES, find_bundle
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.ground.atomic_files import write_durably
 from fleet_protocol.ground.command_line import describe_missing, parse, program, with_version
@@ -147,6 +148,7 @@ def _inspect(chosen: argparse.Namespace, _: TextIO) -> None:
     from model_export.graph_operators import operators_by_signature, require_builtin
 
     path = find_bundle(chosen.file)
+    require_regular(path, LARGEST_BYTES)
     if zipfile.is_zipfile(path):
         bundle = read_bundle(path)
         graph = bundle.graph

@@ -19,6 +19,7 @@ from fleet_protocol.bundle.feature_settings import (
     JointSettings,
 )
 from fleet_protocol.bundle.ready_bundles import FRONT_END_SUFFIX, FRONT_ENDS
+from fleet_protocol.errors import ProtocolError
 from fleet_protocol.numbers.arrays import Array
 from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.numbers.tensors import pack
@@ -52,7 +53,7 @@ def find_front_end(name: str, precision: str) -> FoundFrontEnd:
     """Return a front end: a preset, a network that ships with Auricle, ``words_and_sounds``, or a file NAME.frontend.
 
     ``precision`` of the network: ``float32`` or ``int8``. Raises ExportError: there is none such, the file cannot be
-    read, or the choices contradict one another; ProtocolError: the file's settings cannot be read.
+    read, or the choices contradict one another.
     """
     if name in PRESETS:
         return FoundFrontEnd(PRESETS[name], Normalisation.default(PRESETS[name]))
@@ -62,13 +63,16 @@ def find_front_end(name: str, precision: str) -> FoundFrontEnd:
         known = ", ".join([*PRESETS, *SHIPPED, JointSettings.kind])
         raise ExportError(f"unknown features {name!r}; known: {known}, or a file NAME{FRONT_END_SUFFIX}")
     file = front_end_file.read(SHIPPED.get(name, Path(name)))
-    settings = FeatureSettings.from_json(file.description["features"])
+    try:
+        settings = FeatureSettings.from_json(file.description.get("features"))
+        statistics = EmbeddingStatistics.unpack(pack(file.statistics, file.document))
+    except ProtocolError as error:
+        raise ExportError(f"{name} is no usable front end: {error}; make it again") from error
     if not isinstance(settings, EmbeddingSettings):
         raise ExportError(f"{name} holds features of the kind {settings.kind!r}, not an embedding; make it again")
     if precision == "int8" and not file.int8:
         raise ExportError(f"{name} has no int8 form: its float32 network has weights of float16 on disk; take float32")
     network = FrozenNetwork.of(file.int8 if precision == "int8" else file.float32)
-    statistics = EmbeddingStatistics.unpack(pack(file.statistics, file.document))
     settings = dataclasses.replace(settings, network=network)
     return FoundFrontEnd(settings, _measured(statistics.samples), (statistics.pack(),))
 

@@ -1,5 +1,6 @@
 """Reads a TFLite flatbuffer: which operators each signature runs, on what shapes, and whether a runtime has them."""
 
+import contextlib
 import struct
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ def operators_by_signature(graph: bytes) -> dict[str, Counter[str]]:
 
     Raises OperatorError: the bytes are no TFLite graph, or a damaged one.
     """
-    try:
+    with _damage_explained():
         model, names, keys = _open(graph)
         subgraphs = [model.Subgraphs(index) for index in range(model.SubgraphsLength())]
         return {
@@ -30,16 +31,19 @@ def operators_by_signature(graph: bytes) -> dict[str, Counter[str]]:
             )
             for index, subgraph in enumerate(subgraphs)
         }
-    except (struct.error, AttributeError, LookupError, TypeError, ValueError) as error:  # places outside the bytes
-        raise OperatorError(f"the TFLite graph is damaged ({error}); copy or build it again") from error
 
 
-def read_signature(graph: bytes, key: str) -> Iterator[tuple[str, list[Shape], Shape, bool]]:
-    """Yield a signature's operators: name, shapes of the inputs, shape of the first output, and, for a product of
+def read_signature(graph: bytes, key: str) -> list[tuple[str, list[Shape], Shape, bool]]:
+    """Return a signature's operators: name, shapes of the inputs, shape of the first output, and, for a product of
     matrices, whether it turns the first around.
 
-    Raises OperatorError: the bytes are no TFLite graph, or it has no such signature.
+    Raises OperatorError: the bytes are no TFLite graph, or a damaged one, or it has no such signature.
     """
+    with _damage_explained():
+        return list(_signature(graph, key))
+
+
+def _signature(graph: bytes, key: str) -> Iterator[tuple[str, list[Shape], Shape, bool]]:
     subgraph, _, names = _open_signature(graph, key)
 
     def shape(tensor: int) -> Shape:
@@ -54,11 +58,16 @@ def read_signature(graph: bytes, key: str) -> Iterator[tuple[str, list[Shape], S
         yield name, inputs, shape(operator.Outputs(0)), name == "BATCH_MATMUL" and _turns_first(operator)
 
 
-def read_convolutions(graph: bytes, key: str) -> Iterator[tuple[Array, Array]]:
-    """Yield kernel, as Keras has it, and bias of a signature's convolutions in their order, float32 or float16.
+def read_convolutions(graph: bytes, key: str) -> list[tuple[Array, Array]]:
+    """Return kernel, as Keras has it, and bias of a signature's convolutions in their order, float32 or float16.
 
-    Raises OperatorError: the bytes are no TFLite graph, or it has no such signature.
+    Raises OperatorError: the bytes are no TFLite graph, or a damaged one, or it has no such signature.
     """
+    with _damage_explained():
+        return list(_convolutions(graph, key))
+
+
+def _convolutions(graph: bytes, key: str) -> Iterator[tuple[Array, Array]]:
     subgraph, model, names = _open_signature(graph, key)
     stored: dict[int, int] = {}  # where the float16 of a tensor stands that is float32 at work
 
@@ -73,6 +82,14 @@ def read_convolutions(graph: bytes, key: str) -> Iterator[tuple[Array, Array]]:
             stored[operator.Outputs(0)] = operator.Inputs(0)
         elif name in ("CONV_2D", "DEPTHWISE_CONV_2D"):
             yield constant(operator.Inputs(1)).transpose(1, 2, 3, 0), constant(operator.Inputs(2))
+
+
+@contextlib.contextmanager
+def _damage_explained() -> Iterator[None]:
+    try:
+        yield
+    except (struct.error, AttributeError, LookupError, TypeError, ValueError) as error:  # places outside the bytes
+        raise OperatorError(f"the TFLite graph is damaged ({error}); copy or build it again") from error
 
 
 def _open_signature(graph: bytes, key: str) -> tuple[Any, Any, list[str]]:

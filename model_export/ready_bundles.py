@@ -147,12 +147,16 @@ def listing() -> Iterator[str]:
     yield "Front ends, for `auricle-export build --features`:"
     for name, path in SHIPPED.items():
         file = front_end_file.read(path)
-        network = file.description["network"]
-        yield (
-            f"  {name}: a pretrained network, {network['embedding']} numbers; {network['weights']:,} weights, "
-            f"{network['multiply_adds']:,} multiply-adds, {path.stat().st_size / 1000:.0f} kB; {len(file.words)} words"
-        )
-        yield f"    {file.description['attribution']}"
+        try:
+            network, attribution = file.description["network"], file.description["attribution"]
+            yield (
+                f"  {name}: a pretrained network, {network['embedding']} numbers; {network['weights']:,} weights, "
+                f"{network['multiply_adds']:,} multiply-adds, {path.stat().st_size / 1000:.0f} kB; "
+                f"{len(file.words)} words"
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ExportError(f"{path} does not describe itself ({error}); install Auricle again") from error
+        yield f"    {attribution}"
     for name, settings in PRESETS.items():
         frames, numbers = settings.shape
         yield f"  {name}: {settings.kind}, {frames} x {numbers}, {settings.sample_rate_hz:,} Hz"

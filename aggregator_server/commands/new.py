@@ -18,9 +18,11 @@ from aggregator_server.schemas import InvitationRequest
 from aggregator_server.server_address import make_link
 from aggregator_server.store.location import Location
 from aggregator_server.web.listening import Listening
+from fleet_protocol.bounded_files import read_bounded
 from fleet_protocol.bundle.ready_bundles import FIRST_CHOICE, find_bundle
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.ground.own_python import python
+from fleet_protocol.limits import MODEL_BYTES, PUBLIC_SET_BYTES
 
 # The device's program, which computes features; the server imports nothing of it.
 EDGE, _NEEDED = "edge_client.cli", ("httpx", "soundfile")
@@ -127,12 +129,12 @@ def _start_fleet(options: argparse.Namespace, listening: Listening, public_set: 
 def _add_publish(commands: Commands) -> None:
     publish = commands.add_parser("publish", help="send a public set to a running server")
     publish.add_argument("file", type=Path, help="the public set")
-    publish.set_defaults(address="/v1/public-set", find=Path)
+    publish.set_defaults(address="/v1/public-set", find=Path, most_bytes=PUBLIC_SET_BYTES)
     model = commands.add_parser("publish-model", help="send the fleet's shared model to a running server")
     model.add_argument(
         "file", metavar="bundle", help="file of a bundle, or name of a ready one (`auricle-export list`)"
     )
-    model.set_defaults(address="/v1/model", find=find_bundle)
+    model.set_defaults(address="/v1/model", find=find_bundle, most_bytes=MODEL_BYTES)
     for command in (publish, model):
         add_server(command)
         command.set_defaults(run=_publish)
@@ -142,7 +144,7 @@ def _publish(options: argparse.Namespace) -> int:
     file: Path = options.find(options.file)
     client = connect(options)
     try:
-        answer = client.put(options.address, file.read_bytes())
+        answer = client.put(options.address, read_bounded(file, options.most_bytes))
     except OSError as error:
         raise AggregatorError(f"{file} could not be read: {error}") from error
     except ServerError as error:

@@ -21,7 +21,7 @@ import dacite
 
 from fleet_protocol.bounded_json import JsonBounds, parse_json
 from fleet_protocol.bundle.feature_settings import FeatureSettings
-from fleet_protocol.bundle.ready_bundles import find_bundle, find_member, ready_names
+from fleet_protocol.bundle.ready_bundles import find_bundle, find_member, open_archive, ready_names
 from fleet_protocol.errors import BundleError, ProtocolError
 from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.numbers.joint_statistics import unpack_statistics
@@ -166,7 +166,7 @@ def unpack_bundle(data: Buffer, what: str) -> Bundle:
 
 def _open(source: Path | io.BytesIO, path: str) -> Bundle:
     try:
-        with zipfile.ZipFile(source) as archive:
+        with open_archive(source) if isinstance(source, Path) else zipfile.ZipFile(source) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
                 raise zipfile.BadZipFile("its members are compressed, and could expand to any size")
             members = {name: archive.read(name) for name in _MEMBERS}

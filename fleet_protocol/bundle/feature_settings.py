@@ -22,6 +22,7 @@ HTK = "htk"
 KALDI_32K = "kaldi_32k"
 """Filters linear in mel as Kaldi's, after pre-emphasis and a Hann window as of sound at 32 kHz."""
 _LARGEST = 1_000_000_000
+_POSITIVE = ("sample_rate_hz", "clip_s", "window_s", "hop_s", "frames")
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,8 @@ class FeatureSettings:
     def from_json(document: object) -> FeatureSettings:
         """Read what :meth:`to_json` wrote.
 
-        Raises ProtocolError: it is no object, the kind is unknown, or a field is missing, unknown or of a wrong type.
+        Raises ProtocolError: it is no object, the kind is unknown, or a field is missing, unknown, of a wrong type or
+        out of range.
         """
         if not isinstance(document, Mapping):
             raise ProtocolError(f"the feature settings must be an object, not {document!r}")
@@ -304,6 +306,8 @@ def _read(kind: type[FeatureSettings], document: Mapping[str, object], within: s
             value = float(value)
         if type(value).__name__ != item.type:
             raise ProtocolError(f"feature setting {key!r} must be a {item.type}, not {value!r}")
+        if item.name in _POSITIVE and isinstance(value, (int, float)) and value <= 0:
+            raise ProtocolError(f"feature setting {key!r} must be above 0, not {value!r}")
         fields[item.name] = value
     unknown = sorted(set(document) - set(fields))
     if unknown:

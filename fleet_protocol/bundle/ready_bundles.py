@@ -11,6 +11,7 @@ import zlib
 from pathlib import Path
 from typing import Annotated
 
+from fleet_protocol.bounded_files import require_regular
 from fleet_protocol.errors import BundleError
 
 FOLDER = Path(__file__).resolve().parents[2] / "edge_client" / "bundles"
@@ -20,6 +21,8 @@ FRONT_ENDS = FOLDER.parent / "front_ends"
 """Folder of the front ends that ship."""
 FRONT_END_SUFFIX = ".frontend"
 DESCRIPTION = "frontend.json"
+LARGEST_BYTES = 2**30
+"""Of a bundle, a front end or a graph; no device has room for a larger one."""
 DAMAGED = (
     *(OSError, zipfile.BadZipFile, zlib.error, LookupError, RuntimeError, ValueError, EOFError, TypeError),
     AttributeError,
@@ -55,6 +58,19 @@ def find_bundle(given: str, folder: Path = Path()) -> Path:
     return FOLDER / f"{given}{SUFFIX}"
 
 
+def open_archive(path: Path) -> zipfile.ZipFile:
+    """Open the file of a bundle or a front end.
+
+    Raises OSError: it is not there, is no regular file, or is or would unpack to more than 1 GiB; BadZipFile.
+    """
+    require_regular(path, LARGEST_BYTES)
+    archive = zipfile.ZipFile(path)
+    if sum(member.file_size for member in archive.infolist()) > LARGEST_BYTES:
+        archive.close()
+        raise OSError(f"its members have more than {LARGEST_BYTES} bytes, the most that are read")
+    return archive
+
+
 def find_member(sha256: str, folder: Path = FRONT_ENDS) -> bytes:
     """Return what has a SHA-256 digest of a folder's front ends; nothing where there is none.
 
@@ -75,7 +91,7 @@ def find_member(sha256: str, folder: Path = FRONT_ENDS) -> bytes:
 
 
 def _member(path: Path, sha256: str) -> bytes | None:
-    with zipfile.ZipFile(path) as archive:
+    with open_archive(path) as archive:
         held = set(archive.namelist())
         if DESCRIPTION in held:
             files = {name: file["sha256"] for name, file in json.loads(archive.read(DESCRIPTION))["files"].items()}

@@ -21,6 +21,7 @@ from fleet_protocol.bundle.ready_bundles import FIRST_CHOICE, BundlePath, choice
 from fleet_protocol.errors import AuricleError, BundleError
 
 _Nth = tuple[int, ...]
+_MOST_CHARACTERS = 4 * 2**20  # a device such as /dev/zero would be read for ever
 
 
 class RefusedValue(AuricleError):  # noqa: N818  (a base class: each package's own error ends in Error)
@@ -47,11 +48,14 @@ class TomlFile:
         Raises AuricleError: of the class ``error``, here and later: it cannot be read, or is not TOML.
         """
         try:
-            text = path.read_text(encoding="utf-8-sig")  # editors of Windows begin with a byte order mark
+            with path.open(encoding="utf-8-sig") as file:  # editors of Windows begin with a byte order mark
+                text = file.read(_MOST_CHARACTERS + 1)
+            if len(text) > _MOST_CHARACTERS:
+                raise error(f"cannot read the {what} {path}: it has more than {_MOST_CHARACTERS} characters")
             return cls(path, text, tomllib.loads(text), error)
         except OSError as cause:
             raise error(f"cannot read the {what} {path}: {cause.strerror}") from cause
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as cause:
+        except (ValueError, RecursionError) as cause:  # of text, syntax, and numbers of thousands of digits
             raise error(f"{path} is not valid TOML: {cause}") from cause
 
     def place(self, section: str | None, key: str | None = None, nth: _Nth = ()) -> str:

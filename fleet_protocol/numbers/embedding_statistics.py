@@ -129,7 +129,9 @@ class EmbeddingStatistics(Scatter):
         fit one another.
         """
         arrays, document = unpack(data)
-        words = tuple(document.get("words", ()))
+        words = document.get("words", [])
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise BundleError(f"the embedding's statistics name no words, but {words!r}; make the bundle again")
         for name, rank in _RANKS.items():
             if name not in arrays or arrays[name].ndim != rank:
                 raise BundleError(f"the embedding's statistics have no array {name!r} with {rank} axes")
@@ -143,11 +145,11 @@ class EmbeddingStatistics(Scatter):
             or {len(words), len(samples), len(counts)} != {len(means)}
         ):
             raise BundleError("the embedding's statistics do not fit one another; make the bundle again")
-        known = Known(KnownSounds.of(arrays, document.get("known")), KnownWords.of(arrays, words))
+        known = Known(KnownSounds.of(arrays, document.get("known")), KnownWords.of(arrays, tuple(words)))
         if known.of_sounds is not None and len(known.of_sounds.hidden) != numbers:
             raise BundleError("the built-in sounds are of another network; make the bundle again")
         unheard = None if document.get("unheard") is None else _unheard(document["unheard"])
-        return cls(means, within, words, counts, samples, noise, varied, speech, known=known, unheard=unheard)
+        return cls(means, within, tuple(words), counts, samples, noise, varied, speech, known=known, unheard=unheard)
 
 
 def _unheard(value: Any) -> tuple[float, float]:  # noqa: ANN401

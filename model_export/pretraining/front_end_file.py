@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_protocol.bundle.ready_bundles import DAMAGED, DESCRIPTION, FRONT_END_SUFFIX, find_member
+from fleet_protocol.bundle.ready_bundles import DAMAGED, DESCRIPTION, FRONT_END_SUFFIX, find_member, open_archive
 from fleet_protocol.numbers.tensors import Arrays, digest, unpack
 from model_export.errors import ExportError
 
@@ -73,7 +73,7 @@ def read(path: Path) -> FrontEndFile:
     Raises ExportError: it is missing, damaged, no front end, or of a version that this program does not know.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_archive(path) as archive:
             held = set(archive.namelist())
             members = {name: archive.read(name) for name in _MEMBERS if name in held}
         description = json.loads(members[DESCRIPTION])
@@ -92,6 +92,9 @@ def read(path: Path) -> FrontEndFile:
         if digest(members[name]) != sha256:
             raise ExportError(f"{path} is damaged: {name} does not match its digest; copy or make it again")
     statistics, document = unpack(members[STATISTICS])
+    words = document.get("words", [])
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise ExportError(f"{path} has as its words {words!r}, which is no list of names; make it again")
     if HEAD in members:
         statistics |= unpack(members[HEAD])[0]
     return FrontEndFile(description, members[FLOAT32], members[INT8], statistics, document)

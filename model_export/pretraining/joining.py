@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fleet_protocol.errors import TensorError
 from fleet_protocol.numbers.arrays import Array, Floats
+from fleet_protocol.numbers.tensors import require
 from model_export.errors import ExportError
 from model_export.graph_operators import read_convolutions
 from model_export.pretraining import front_end_file
@@ -38,12 +40,13 @@ def read_first(path: Path, bands: int, words: tuple[str, ...]) -> First:
     Raises ExportError: it is none.
     """
     file = front_end_file.read(path)
-    size = file.description.get("network", {}).get("size")
-    design = DESIGNS.get(size)
-    weights = list(read_convolutions(file.float32, SIGNATURE))
+    network, training = file.description.get("network"), file.description.get("training")
+    size = network.get("size") if isinstance(network, dict) else None
+    design = DESIGNS.get(size) if isinstance(size, str) else None
+    weights = read_convolutions(file.float32, SIGNATURE)
     layers = design.convolutions if design else {}
     expected = [(layer.shape, (layer.filters,)) for layer in layers.values()]
-    if not design or [(kernel.shape, bias.shape) for kernel, bias in weights] != expected:
+    if not design or training is None or [(kernel.shape, bias.shape) for kernel, bias in weights] != expected:
         raise ExportError(
             f"--beside {path} must be one network of `auricle-export pretrain`, and is of size {size!r} with "
             f"{len(weights)} convolutions; train one, for example with --size words"
@@ -56,6 +59,11 @@ def read_first(path: Path, bands: int, words: tuple[str, ...]) -> First:
             f"--beside {path} was trained on other words than --data has ({', '.join(differing[:5])}); "
             "train both on the same"
         )
-    described = {name: file.description[name] for name in ("network", "training")}
-    head = {name: array for name, array in file.statistics.items() if name.startswith("head/")}
+    outputs = len(words) + 1
+    shapes = {"head/kernel": (None, outputs), "head/bias": (outputs,), "head/shares": (outputs,)}
+    try:
+        head = {name: require(file.statistics, name, shape) for name, shape in shapes.items()}
+    except TensorError as error:
+        raise ExportError(f"--beside {path} has no classifier of its words: {error}; train it again") from error
+    described = {"network": network, "training": training}
     return First(design, dict(zip(layers, weights, strict=True)), head, described)

@@ -205,6 +205,7 @@ def test_an_idle_server_is_small_and_takes_a_ready_bundle_by_its_name(start_aggr
         assert admin.put("/v1/public-set", content=public_set().pack()).status_code == 200
     assert json.loads(printed("publish-model", "cnn2", *options))["architecture"] == "cnn2"
     failed(command("publish-model", "cnn9", *options), "no ready bundle is called 'cnn9'", "ready: ann3, base")
+    failed(command("publish-model", "/dev/zero", *options), "/dev/zero could not be read: /dev/zero has more than 67")
 
 
 KNOWN = (

@@ -87,6 +87,7 @@ def test_a_damaged_graph_is_said_to_be_damaged(bundles):
         (["build", "cnn2", "--recordings", "docs", "-o", "x.auricle"], "holds no clip that can be used"),
         (["inspect", "pyproject.toml"], "not a TFLite graph"),
         (["inspect", "absent.auricle"], "absent.auricle"),
+        (["inspect", "/dev/zero"], "/dev/zero is no regular file"),
     ],
 )
 def test_what_cannot_be_done_is_explained_in_a_line(tmp_path, arguments, message):

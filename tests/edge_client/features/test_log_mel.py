@@ -83,6 +83,8 @@ def test_a_missing_setting_is_named_as_it_is_written():
     del document["preset"]
     with pytest.raises(ProtocolError, match="feature setting 'preset' is missing; take all settings from the bundle"):
         FeatureSettings.from_json(document)
+    with pytest.raises(ProtocolError, match="feature setting 'sample_rate_hz' must be above 0, not 0"):
+        FeatureSettings.from_json(SETTINGS.to_json() | {"sample_rate_hz": 0})
     with pytest.raises(ProtocolError, match=r"the feature settings must be an object, not \['log_mel'\]"):
         FeatureSettings.from_json(["log_mel"])
 

@@ -1,5 +1,6 @@
 """A bundle says truly what is in it, equal input gives equal bundles, and the ready ones are found by their names."""
 
+import os
 import re
 import zipfile
 from pathlib import Path
@@ -44,3 +45,17 @@ def test_a_number_of_many_digits_in_a_manifest_is_refused(tmp_path, bundles, num
             odd.writestr(name, data)
     with pytest.raises(BundleError, match=f"a number of {len(number)} digits"):
         read_bundle(tmp_path / "odd.auricle")
+
+
+def test_what_would_be_read_for_ever_is_no_bundle(tmp_path):
+    os.mkfifo(tmp_path / "pipe.auricle")
+    with (tmp_path / "large.auricle").open("wb") as large:
+        large.truncate(20 * 2**30)
+    for path, message in (
+        (tmp_path / "pipe.auricle", "is no regular file"),
+        (Path("/dev/zero"), "is no regular file"),
+        (tmp_path, "is no regular file"),
+        (tmp_path / "large.auricle", "more than 1073741824 bytes"),
+    ):
+        with pytest.raises(BundleError, match=f"{path} is not a readable model bundle .*{message}"):
+            read_bundle(path)

@@ -55,3 +55,23 @@ def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path):
     path = tmp_path / "edge.toml"
     path.write_text('[device]\nname = "Küche"\n', encoding="utf-8-sig")
     assert TomlFile.read(path, "configuration", AuricleError).document == {"device": {"name": "Küche"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a = " + "[" * 10_000, "is not valid TOML: maximum recursion depth"),
+        ("a = " + "9" * 5_000, "is not valid TOML: Exceeds the limit"),
+        ("# " + "x" * 5_000_000, "more than 4194304 characters"),
+    ],
+)
+def test_what_no_configuration_is_ends_in_an_error_that_names_the_file(tmp_path, text, message):
+    path = tmp_path / "edge.toml"
+    path.write_text(text)
+    with pytest.raises(AuricleError, match=f"edge.toml.*{message}"):
+        TomlFile.read(path, "configuration", AuricleError)
+
+
+def test_a_device_that_never_ends_is_no_configuration():
+    with pytest.raises(AuricleError, match="cannot read the configuration /dev/zero: it has more than"):
+        TomlFile.read(Path("/dev/zero"), "configuration", AuricleError)

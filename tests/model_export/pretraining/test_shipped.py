@@ -81,7 +81,7 @@ def test_the_model_card_has_the_figures_of_a_language(front_end, card, code):
 @pytest.mark.slow
 def test_words_has_the_networks_that_pretraining_makes():
     shipped = read(SHIPPED["words"]).float32
-    weights, networks = read_convolutions(shipped, SIGNATURE), {}
+    weights, networks = iter(read_convolutions(shipped, SIGNATURE)), {}
     for name in ("separable", "words"):  # the order in which the graph has them
         layers = dict(zip(DESIGNS[name].convolutions, weights, strict=False))
         networks[name] = conversion.build(DESIGNS[name], layers, name)
