@@ -19,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.learning.training_data import Clips
+from fleet_protocol.bundle.ready_bundles import DAMAGED
 from fleet_protocol.ground.atomic_files import whole_folder, write_durably
 from fleet_protocol.numbers.arrays import Floats, Ints
 from fleet_simulator.data.corpora import Corpus
+from fleet_simulator.errors import RunFolderError
 from fleet_simulator.runs.run_folder import RowFile
 
 _ROWS = 4096  # written at a time
@@ -127,23 +129,33 @@ def deal(
 
 
 def open_shards(folder: Path, experiment: str | None = None) -> ClipShards | None:
-    """Return the shards in a folder; None where there are none, or those of another experiment than this digest's."""
+    """Return the shards in a folder; None where there are none, or those of another experiment than this digest's.
+
+    Raises RunFolderError: a file is missing or damaged.
+    """
     path = folder / "header.json"
     if not path.is_file():
         return None
-    header = json.loads(path.read_text())
-    if experiment is not None and header["experiment"] != experiment:
-        return None
-    ends, names = np.load(folder / "ends.npy"), tuple(str(name) for name in header["names"])
-    shape, on_devices = tuple(header["shape"]), int(ends[-3])
-    file = RowFile(folder / "features.f32", math.prod(shape[1:]))
+    try:
+        header = json.loads(path.read_bytes())
+        if experiment is not None and header["experiment"] != experiment:
+            return None
+        names, shape = tuple(str(name) for name in header["names"]), tuple(map(int, header["shape"]))
+        ends, slots = np.load(folder / "ends.npy"), np.load(folder / "labels.npy")
+        on_devices, clips = int(ends[-3]), int(ends[-1])
+        file = RowFile(folder / "features.f32", math.prod(shape[1:]))
+        rows = on_devices * shape[0] + clips - on_devices
+        if len(slots) != clips or file.path.stat().st_size != 4 * rows * file.width:
+            raise ValueError(f"labels.npy or features.f32 is not as long as {clips} clips")
+    except DAMAGED as error:
+        raise RunFolderError(f"{folder} is damaged ({error}); remove it, the same command makes it again") from error
 
     def variants(rows: slice) -> Floats:
         each, before = (shape[0] if rows.start < on_devices else 1), min(rows.start, on_devices)
         found = file.read(before * (shape[0] - 1) + rows.start, (rows.stop - rows.start) * each)
         return found.reshape(-1, each, *shape[1:])
 
-    return ClipShards(names, ends, np.load(folder / "labels.npy"), variants)
+    return ClipShards(names, ends, slots, variants)
 
 
 def write_shards(folder: Path, shards: ClipShards, experiment: str) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fleet_simulator.data.corpora import Corpus
+from fleet_simulator.errors import RunFolderError
 from fleet_simulator.partition.clip_shards import deal, open_shards, write_shards
 from fleet_simulator.partition.splits import hold_out, split
 from tests.fleet_simulator.partition.test_splits import experiment
@@ -42,6 +43,26 @@ def test_shards_of_a_file_are_those_of_memory(tmp_path, variants):
     assert clips.x.shape == (variants, len(owned[3].train), 5, 3)
     np.testing.assert_array_equal(clips.x.swapaxes(0, 1), corpus.on_devices(owned[3].train))
     assert open_shards(tmp_path / "data", "another experiment's") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("header.json", b"{", "Expecting property name"),
+        ("header.json", b"[]", "list indices"),
+        ("header.json", b'{"experiment": "digest"}', "'names'"),
+        ("header.json", b'{"experiment": "digest", "names": 4, "shape": [1, 5, 3]}', "not iterable"),
+        ("header.json", b"\xff\xfe\xfd", "codec can't decode"),
+        ("ends.npy", b"", "No data left in file"),
+        ("labels.npy", b"\x93NUMPY", "EOF: reading magic string"),
+        ("features.f32", b"1234", "is not as long as 300 clips"),
+    ],
+)
+def test_damaged_files_are_explained(tmp_path, name, content, message):
+    write_shards(tmp_path / "data", dealt(corpus_of(1))[0], "digest")
+    (tmp_path / "data" / name).write_bytes(content)
+    with pytest.raises(RunFolderError, match=rf"data is damaged \(.*({message}).*\); remove it"):
+        open_shards(tmp_path / "data", "digest")
 
 
 @pytest.mark.parametrize("how", ["speaker", "dirichlet", "iid"])
