@@ -10,7 +10,7 @@ import anyio.to_thread
 from fastapi import FastAPI
 
 from aggregator_server import limits
-from aggregator_server.errors import StateAwayError
+from aggregator_server.errors import CODES, StateAwayError
 from aggregator_server.operator_changes.merge_and_retire import remove_leaving
 from aggregator_server.rounds.computation import Computation
 from aggregator_server.rounds.scheduler import Notifier, RoundScheduler
@@ -31,8 +31,9 @@ from aggregator_server.web.service import Flusher, Readiness, Service, Terms
 _ROUTES = (work, blobs, health, devices, tokens, publications, rounds, classes)
 PAGES = (open_pages, overview, fleet, round_pages, class_pages, invitations)
 _DESCRIPTION = (
-    "Combines what devices learned about sounds, without their audio. Every error, that of an unknown address (404) "
-    'or method (405) included, is an ErrorReply: {"error": {"code", "message"}} with a stable code.'
+    "Combines what devices learned about sounds, without their audio. Every error is an ErrorReply: "
+    '{"error": {"code", "message"}} with a stable code. Errors of no address below: '
+    + " ".join(f"`{code}`: {CODES[code][1]}" for code in ("not_found", "method_not_allowed", "forged_form"))
 )
 
 

@@ -149,6 +149,7 @@ def rest() -> str:
         "# REST",
         f"The running aggregator describes this to programs at `/openapi.json`. "
         f"[The protocol](../protocol.md) says what a round is made of. Version {schema['info']['version']}.",
+        schema["info"]["description"],
     ]
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():

@@ -527,6 +527,15 @@ def test_what_the_tests_saw_is_what_the_schema_says(fleet):
     assert met - documented == set()
 
 
+def test_the_schema_says_what_every_code_means(fleet):
+    schema = schema_of(fleet)
+    described = [schema["info"]["description"]]
+    for methods in schema["paths"].values():
+        described += [response["description"] for one in methods.values() for response in one["responses"].values()]
+    text = " ".join(described)
+    assert [code for code, (_, meaning) in errors.CODES.items() if f"`{code}`: {meaning}" not in text] == []
+
+
 def test_the_protocol_document_names_every_address_and_every_error(fleet):
     text = (ROOT / "docs" / "protocol.md").read_text()
     for path, methods in schema_of(fleet)["paths"].items():
