@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from aggregator_server.aggregation.rule import rules
-from aggregator_server.strategies.registry import strategies
+from aggregator_server.strategies.plans import strategies
 from aggregator_server.strategies.selection import selections
 from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.personalisation import personalisations

@@ -30,7 +30,6 @@ LEARNING = (
     "aggregator_server/aggregation",
     "aggregator_server/discovery",
     "aggregator_server/rounds/computation.py",
-    "aggregator_server/rounds/plan.py",
     "aggregator_server/strategies",
     "edge_client/features",
     "edge_client/learning",

@@ -18,7 +18,7 @@ from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.publications import current_model, current_version, required_model, with_network
 from aggregator_server.rounds.participants import read_columns, read_statistics, select_of_fleet, select_of_group
-from aggregator_server.rounds.plan import make_plan, parsed_plan, schedule_of
+from aggregator_server.rounds.plan import parsed_plan, schedule_of
 from aggregator_server.rounds.private.stages import begin
 from aggregator_server.rounds.queries import (
     OF_FLEET,
@@ -32,8 +32,8 @@ from aggregator_server.schemas import RECOMMENDED, RoundRequest
 from aggregator_server.store.expressions import batches
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import IS_ACTIVE, OPEN, PARTICIPANTS, DeviceRow, RoundRow
-from aggregator_server.strategies.registry import FleetKind, recommended
-from aggregator_server.strategies.registry import strategy as lookup
+from aggregator_server.strategies.plans import FleetKind, make_plan, recommended
+from aggregator_server.strategies.plans import strategy as lookup
 from aggregator_server.strategies.selection import data_sizes
 from aggregator_server.strategies.strategy import Strategy, unchanged
 from fleet_protocol.bundle.bundle_file import shipped_manifest

@@ -27,7 +27,7 @@ from aggregator_server.rounds.snapshot import RoundSnapshot, why_missed
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.expressions import batches
 from aggregator_server.store.tables import ACTIVE, BLOBS, AssignmentRow, ClassRow, ParticipantRow, RoundRow
-from aggregator_server.strategies.registry import strategy
+from aggregator_server.strategies.plans import strategy
 from fleet_protocol.bundle.bundle_file import unpack_bundle
 from fleet_protocol.messages.public_set import PublicSet, pack_consensus, unpack_consensus
 from fleet_protocol.messages.rest import ClassReport, RoundPlan, Update, parse

@@ -25,7 +25,7 @@ from aggregator_server.security import load_tokens
 from aggregator_server.server_address import said_of_link, sign_in_link
 from aggregator_server.store.location import Location
 from aggregator_server.store.opening import open_store
-from aggregator_server.strategies.registry import strategies
+from aggregator_server.strategies.plans import strategies
 from aggregator_server.web.app import create_app
 from aggregator_server.web.listening import Listening, ProxyNetwork, url_of
 from aggregator_server.web.service import Terms

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from aggregator_server.aggregation.contract import Contribution, RoundInputs
 from aggregator_server.discovery.new_classes import Settled
 from aggregator_server.discovery.new_sounds import recognise
-from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
+from aggregator_server.strategies.plans import make_plan
 from benchmarks.bundles import build_bundles
 from edge_client.features.embedding import Embedding
 from edge_client.learning.new_sounds import class_means, synthesise

@@ -4,7 +4,7 @@ import math
 import os
 
 from aggregator_server.strategies import weight_sharing
-from aggregator_server.strategies.registry import strategy
+from aggregator_server.strategies.plans import strategy
 from aggregator_server.strategies.selection import selected_count
 from edge_client.learning.methods import prototypes, zero_shot
 from edge_client.learning.methods.local_method import LocalMethod, UnsharedMethod, local_methods

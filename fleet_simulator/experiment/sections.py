@@ -13,9 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RECOMMENDED, RoundRequest
-from aggregator_server.strategies.registry import FleetKind, complete, recommended
+from aggregator_server.strategies.plans import FleetKind, complete, make_plan, recommended
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.ready_bundles import BundlePath
 from fleet_protocol.messages.rest import Choice, RoundPlan

@@ -20,7 +20,7 @@ from aggregator_server.aggregation.contract import (
 from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.limits import CLASSES
-from aggregator_server.strategies.registry import strategy
+from aggregator_server.strategies.plans import strategy
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
 from fleet_protocol.bundle.bundle_file import Manifest
 from fleet_protocol.messages.public_set import PublicSet, pack_consensus

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aggregator_server.strategies.registry import complete
+from aggregator_server.strategies.plans import complete
 from aggregator_server.strategies.selection import Candidate, History, select
 from fleet_protocol.messages.rest import Choice
 from fleet_protocol.numbers.arrays import Doubles

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from aggregator_server.aggregation.contract import Contribution, RoundResult
-from aggregator_server.strategies.registry import FleetKind, complete
+from aggregator_server.strategies.plans import FleetKind, complete
 from aggregator_server.strategies.weight_sharing import PREFIX
 from edge_client.learning.sgd import Optimiser
 from fleet_protocol.messages.public_set import PublicSet

@@ -110,7 +110,7 @@ def test_importing_every_module_of_a_package_loads_nothing_heavy(package):
     assert loaded & heavy == set()
 
 
-METHODS = "from aggregator_server.strategies.registry import known_settings, strategies; strategies()"
+METHODS = "from aggregator_server.strategies.plans import known_settings, strategies; strategies()"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import save
 
 from aggregator_server.limits import NEW_CLASSES_OF_A_DEVICE
-from aggregator_server.strategies.registry import complete, known_settings
+from aggregator_server.strategies.plans import complete, known_settings
 from aggregator_server.strategies.sharing import adaptive_local_training
 from aggregator_server.strategies.strategy import DeviceStatistics
 from fleet_protocol.limits import REPORTS

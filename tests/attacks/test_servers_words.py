@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
+from aggregator_server.strategies.plans import make_plan
 from edge_client.errors import StateError
 from edge_client.learning.training_job import checked_plan
 from edge_client.storage.blob_cache import BlobCache

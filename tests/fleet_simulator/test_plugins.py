@@ -7,7 +7,7 @@ import os
 import pytest
 
 from aggregator_server.aggregation.rule import rules
-from aggregator_server.strategies.registry import strategies
+from aggregator_server.strategies.plans import strategies
 from fleet_protocol.errors import PluginError
 from fleet_simulator.cli import main
 from fleet_simulator.plugins import Plugin, load_plugins, use_plugins

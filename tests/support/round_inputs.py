@@ -3,8 +3,8 @@
 import numpy as np
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel
-from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
+from aggregator_server.strategies.plans import make_plan
 from fleet_protocol.bundle.bundle_file import unpack_bundle
 from tests.support.aggregator_process import FakeDevice, public_set, tiny_bundle
 

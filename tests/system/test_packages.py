@@ -95,7 +95,7 @@ def test_an_installed_wheel_brings_bundles_and_units(installed):
 
 def test_pip_installs_the_example_of_a_strategy_beside_it_and_a_simulation_uses_that(installed, tmp_path):
     packages.pip_install(installed, shutil.copytree(ROOT / "examples" / "own_strategy", tmp_path / "own_strategy"))
-    code = "import gentle_device as d; from aggregator_server.strategies.registry import strategies as s"
+    code = "import gentle_device as d; from aggregator_server.strategies.plans import strategies as s"
     where, *names = packages.run_installed(installed, "python", "-c", f"{code}; print(d.__file__, *s())").split()
     assert where.startswith(str(installed))
     assert "gentle" in names

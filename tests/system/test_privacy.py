@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from aggregator_server.strategies.registry import strategies
+from aggregator_server.strategies.plans import strategies
 from edge_client.audio.recordings import Recordings
 from edge_client.clips.folders import rejected
 from edge_client.clips.unknown_clips import UnknownClips

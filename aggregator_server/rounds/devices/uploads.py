@@ -31,7 +31,7 @@ from aggregator_server.store.tables import (
     STAGES,
     RoundRow,
 )
-from aggregator_server.strategies.registry import strategy
+from aggregator_server.strategies.plans import strategy
 from aggregator_server.strategies.strategy import PrivateWay, Strategy
 from fleet_protocol.bundle.feature_settings import PRESETS, FeatureSettings
 from fleet_protocol.errors import ProtocolError

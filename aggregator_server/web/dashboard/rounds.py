@@ -17,8 +17,8 @@ from aggregator_server.rounds.replies import list_progress, list_rounds
 from aggregator_server.schemas import RECOMMENDED, PrivateRequest, RoundRequest
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ModelRow, PublicSetRow
-from aggregator_server.strategies.registry import recommended, strategies
-from aggregator_server.strategies.registry import strategy as lookup
+from aggregator_server.strategies.plans import recommended, strategies
+from aggregator_server.strategies.plans import strategy as lookup
 from aggregator_server.strategies.strategy import Strategy
 from aggregator_server.web.dashboard.access import Form, Operator, OwnForm, Signed
 from aggregator_server.web.dashboard.overview import PROGRESS

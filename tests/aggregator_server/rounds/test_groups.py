@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from aggregator_server.rounds.devices.work import acknowledge
-from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.replies import describe_round, summarise_round
 from aggregator_server.schemas import RoundRequest
+from aggregator_server.strategies.plans import make_plan
 from fleet_protocol.messages.rest import Choice, Learned
 from fleet_protocol.numbers.tensors import unpack
 from tests.support.aggregator_process import SharingDevice

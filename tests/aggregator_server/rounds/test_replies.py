@@ -2,7 +2,7 @@
 
 from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.replies import list_progress
-from aggregator_server.strategies.registry import strategies
+from aggregator_server.strategies.plans import strategies
 from aggregator_server.web.dashboard.rounds import list_choices
 from fleet_protocol.messages.rest import Learned
 

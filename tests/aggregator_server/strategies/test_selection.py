@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.participants import read_history
 from aggregator_server.rounds.replies import describe_round, summarise_round
-from aggregator_server.strategies.registry import complete
+from aggregator_server.strategies.plans import complete
 from aggregator_server.strategies.selection import Candidate, History, select, selections, settled_after
 from fleet_protocol.messages.rest import Choice
 from tests.support.aggregator_process import FakeDevice

@@ -11,7 +11,7 @@ from aggregator_server.rounds.publishing import describe_model
 from aggregator_server.rounds.replies import describe_round
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store.tables import RoundRow
-from aggregator_server.strategies.registry import complete, strategies
+from aggregator_server.strategies.plans import complete, strategies
 from aggregator_server.strategies.sharing import adaptive_local_training
 from aggregator_server.strategies.strategy import DeviceStatistics
 from aggregator_server.strategies.weight_sharing import aggregate, check

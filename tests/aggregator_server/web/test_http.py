@@ -10,7 +10,7 @@ import time
 import pytest
 
 from aggregator_server import errors
-from aggregator_server.strategies.registry import complete
+from aggregator_server.strategies.plans import complete
 from fleet_protocol.bundle.feature_settings import PRESETS
 from fleet_protocol.messages.public_set import PublicSet, unpack_consensus
 from fleet_protocol.messages.rest import Choice, Enrolled, Receipt, Work, parse

@@ -2,8 +2,8 @@
 
 import pytest
 
-from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
+from aggregator_server.strategies.plans import make_plan
 from fleet_protocol.bundle.ready_bundles import find_bundle
 from fleet_protocol.messages.rest import Choice
 from fleet_simulator.errors import ExperimentError

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
+from aggregator_server.strategies.plans import make_plan
 from edge_client.learning.new_sounds import class_means
 from fleet_protocol.bundle.ready_bundles import find_bundle
 from fleet_protocol.numbers.fleet_prototypes import FleetPrototypes

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel
-from aggregator_server.strategies.registry import strategy as chosen
+from aggregator_server.strategies.plans import strategy as chosen
 from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.weight_sharing import WeightSharing

@@ -10,7 +10,7 @@ from aggregator_server.aggregation.contract import RoundResult
 from aggregator_server.aggregation.rule import aggregate_weights
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.strategies import weight_sharing
-from aggregator_server.strategies.registry import strategies
+from aggregator_server.strategies.plans import strategies
 from aggregator_server.strategies.strategy import sharing
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_simulator.errors import ExperimentError, SimulationError

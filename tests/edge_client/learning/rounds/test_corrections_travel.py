@@ -3,8 +3,8 @@
 import pytest
 
 from aggregator_server.aggregation.contract import Contribution
-from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
+from aggregator_server.strategies.plans import make_plan
 from edge_client.clips.folders import rejected
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.bundle.ready_bundles import find_bundle

@@ -8,10 +8,9 @@ import pytest
 from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.rounds.lifecycle import cancel_round
-from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.replies import describe_round
 from aggregator_server.schemas import RoundRequest
-from aggregator_server.strategies.registry import FleetKind, complete, known_settings, recommended
+from aggregator_server.strategies.plans import FleetKind, complete, known_settings, make_plan, recommended
 from fleet_protocol.errors import PlanError
 from fleet_protocol.messages.rest import Choice
 from tests.support.aggregator_process import FakeDevice, SharingDevice
