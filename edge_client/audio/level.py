@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from edge_client.errors import TakeError
 from fleet_protocol.numbers.arrays import Doubles, Floats
 
 # What exact silence counts as; 16 bits end at -90 dB.
@@ -15,6 +16,9 @@ TOO_QUIET_DB = -80.0
 FRAME_S = 0.01
 # Seconds in which a new offset is taken up: far slower than any sound (a high pass at 0.16 Hz).
 _FOLLOWED_S = 1.0
+# Resampling rounds off the flat tops of a clipped sound, so they no longer reach full scale.
+_FULL_SCALE = 0.98
+_MAX_CLIPPED = 0.002
 
 
 def rms_dbfs(samples: Floats) -> float:
@@ -33,6 +37,13 @@ def frame_levels_dbfs(samples: Floats, frame_samples: int) -> Doubles:
 def levels_db(samples: Floats, rate_hz: int) -> Doubles:
     """Return the level of every 10 ms, in dB full scale, at least -120; a constant offset does not count."""
     return frame_levels_dbfs(samples, round(FRAME_S * rate_hz))
+
+
+def require_unclipped(samples: Floats) -> None:
+    """Refuse float32 [samples] whose loud parts were cut off: nobody hears the sound itself there. Raises TakeError."""
+    clipped = float((np.abs(samples) >= _FULL_SCALE).mean())
+    if clipped > _MAX_CLIPPED:
+        raise TakeError(f"too loud: {100 * clipped:.1f} % of it is clipped; move away, or lower the input's volume")
 
 
 class OffsetFilter:

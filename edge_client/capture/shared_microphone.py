@@ -20,8 +20,6 @@ from pathlib import Path
 import numpy as np
 
 from edge_client.capture import AudioSource
-from edge_client.capture.microphone import Microphone
-from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError, BusyError
 from edge_client.storage.locks import is_locked, take_lock
 from fleet_protocol.numbers.arrays import Floats
@@ -58,21 +56,6 @@ def borrowed_microphone(state: Path, patience_s: float = _PATIENCE_S) -> Iterato
 def is_free(state: Path) -> bool:
     """Return whether neither the daemon nor a recorder has the first microphone open."""
     return not is_locked(state / _HOLDER)
-
-
-class OwnersMicrophone(Microphone):
-    """The microphone of a recording session, which ends where the device is paused meanwhile."""
-
-    def __init__(self, config: MicrophoneConfig, sample_rate_hz: int, require_awake: Callable[[], None]) -> None:
-        """Open it. ``require_awake`` raises where the device is paused. Raises AudioError as Microphone does."""
-        require_awake()
-        self._require_awake = require_awake
-        super().__init__(config, sample_rate_hz)
-
-    def read(self, samples: int, timeout_s: float) -> Floats:
-        """Return the next samples as Microphone does. Raises as ``require_awake``, too."""
-        self._require_awake()
-        return super().read(samples, timeout_s)
 
 
 class LentMicrophone:

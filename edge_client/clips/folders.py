@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_client.audio.recordings import is_recording, is_unicode
-from edge_client.config.sections import label_problem
 from edge_client.errors import ClipError
-from fleet_protocol.bundle.labels import normal_name
+from fleet_protocol.bundle.labels import is_name, normal_name
 
 # The folder of what the room sounds like when nothing happens, from which the model learns to stay undecided. It is no
 # label: whoever lists labels leaves out every name that starts like it.
@@ -22,6 +21,9 @@ REJECTED = "_not_"
 # The folder of what was deleted lately, in the folder that each clip came from. Nothing lists it or learns from it.
 DELETED = "_deleted_"
 
+# The aggregator takes names of up to 200 characters; a folder's name must fit 255 bytes.
+_LONGEST, _LONGEST_BYTES = 100, 240
+_STATES = ("unknown", "unavailable", "none")
 
 # A folder that changed within so many ns is read again: the coarsest disks count in two seconds.
 _SETTLED_NS = 4_000_000_000
@@ -50,8 +52,19 @@ def check_folder(folder: str) -> str:
 def check_label(label: str) -> str:
     """Return a label as it is stored (``normal_name``). Raises ClipError if it cannot be a label; says why."""
     normal = normal_name(label)
-    if problem := label_problem(normal):
-        raise ClipError(f"{label[:200]!r} cannot be a label: {problem}")
+    size = len(normal.encode(errors="replace"))
+    problems = {
+        "it must not be empty": not normal,
+        f"it must have at most {_LONGEST} characters, not {len(normal)}": len(normal) > _LONGEST,
+        f"it must have at most {_LONGEST_BYTES} bytes in UTF-8, not {size}": size > _LONGEST_BYTES,
+        "it must not contain / or \\": bool(set(normal) & set("/\\")),
+        "it must not start with _ or .": normal.startswith(("_", ".")),
+        "it must be printable": not is_name(normal),
+        "Home Assistant has this word for a sensor without a state": normal.casefold() in _STATES,
+    }
+    for problem, found in problems.items():
+        if found:
+            raise ClipError(f"{label[:200]!r} cannot be a label: {problem}")
     return normal
 
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.audio.level import FLOOR_DB, levels_db
+from edge_client.audio.level import FLOOR_DB, levels_db, require_unclipped
 from edge_client.audio.recordings import FORMATS, LONGEST_S, loudest_stretch, read_blocks, whole_s, whole_stretch
 from edge_client.clips.folders import check_label
-from edge_client.clips.recorder import require_unclipped
 from edge_client.clips.store import ClipStore
 from edge_client.errors import ClipError, QuotaError, RecordingError, TakeError
 from fleet_protocol.bundle.feature_settings import FeatureSettings

@@ -1,25 +1,36 @@
-"""Records takes of one sound: listens to the room, counts down, records, says what was wrong, and tries again."""
+"""A recording session: takes of one sound, from the microphone that the daemon lends into the store.
+
+It listens to the room, counts down, records, says what was wrong, and tries again.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal, Protocol, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.audio.level import FRAME_S, levels_db
+from edge_client.audio.level import FRAME_S, levels_db, require_unclipped
 from edge_client.audio.recordings import longest_take_s, whole_stretch
 from edge_client.capture import AudioSource
+from edge_client.capture.microphone import Microphone
+from edge_client.capture.pauses import Pauses
 from edge_client.capture.playback import Cues
-from edge_client.errors import TakeError
+from edge_client.capture.shared_microphone import borrowed_microphone
+from edge_client.clips.folders import Clip
+from edge_client.clips.store import ClipStore
+from edge_client.config import Config
+from edge_client.config.sections import MicrophoneConfig
+from edge_client.errors import ClipError, TakeError
+from edge_client.storage.database import FILE, Database
+from edge_client.storage.owner_acts import Act, Move, OwnerActs
 from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.numbers.arrays import Doubles, Floats
 
-# Resampling rounds off the flat tops of a clipped sound, so they no longer reach full scale.
-_FULL_SCALE = 0.98
-_MAX_CLIPPED = 0.002
 # A sound must stand out from the room by so much, and reaches as far as it is that far below its loudest moment.
 _ABOVE_ROOM_DB = 10.0
 _BELOW_PEAK_DB = 30.0
@@ -39,6 +50,49 @@ _ECHO_S = 0.3
 _MAX_REFUSED = 10
 _WIDTH = 30
 _LOWEST_DB = -60.0
+# Seconds around a clip-long sound, so that nobody must speak to the point.
+_ROOM_FOR_SLOWNESS_S = 1.0
+_LONGEST_S = 60.0
+
+
+def record_takes(
+    config: Config,
+    settings: FeatureSettings,
+    store: ClipStore,
+    label: str,
+    count: int,
+    seconds: float | None,
+    display: Display,
+    cues: Cues | None = None,
+) -> None:
+    """Record ``count`` good takes of a sound into the store.
+
+    ``label``: of :meth:`Teaching.require_slot`; ``seconds``: length of a take, a second more than a clip where None;
+    ``cues``: sounds before and after a take. What the display raises ends the session, and takes that were kept stay.
+    Raises PausedError if the device is paused, or becomes so; ClipError if a number cannot be, or another process is
+    changing the store; QuotaError if there is no room; AudioError if the microphone is in use or gives nothing, or too
+    many takes were no good.
+    """
+    database, rate = Database(config.device.state / FILE), settings.sample_rate_hz
+    pauses, microphone = Pauses(database, config.hours), config.microphone or MicrophoneConfig()
+    pauses.require_awake()
+    if microphone.source == "file":
+        raise ClipError(
+            "this device plays recordings in place of a microphone, and would record these: add recordings of the "
+            "sound instead (auricle-edge import)"
+        )
+    seconds = settings.clip_s + _ROOM_FOR_SLOWNESS_S if seconds is None else seconds
+    if not settings.clip_s <= seconds <= _LONGEST_S or count < 1:
+        raise ClipError(
+            f"--seconds must be from {settings.clip_s:g} (a clip) to {_LONGEST_S:g}, and --count at least 1"
+        )
+    with borrowed_microphone(config.device.state), store.changing():
+        pauses.require_awake()
+        with closing(Microphone(microphone, rate)) as source:
+            recorder = Recorder(source, settings, display, cues, pauses.require_awake)
+            store.add_background(recorder.hear_room(), rate, settings.clip_s)
+            takes = Takes(store, OwnerActs(database), label, rate)
+            recorder.record(count, seconds, takes.keep, takes.discard)
 
 
 def room_level_db(samples: Floats, rate_hz: int) -> float:
@@ -97,13 +151,6 @@ def _is_cut_off(sounds: NDArray[np.bool_], longest_s: float) -> bool:
     return frames * FRAME_S >= _SHORTEST_S and float(active[frames - 1] + 1) * FRAME_S < longest_s
 
 
-def require_unclipped(samples: Floats) -> None:
-    """Refuse float32 [samples] whose loud parts were cut off: nobody hears the sound itself there. Raises TakeError."""
-    clipped = float((np.abs(samples) >= _FULL_SCALE).mean())
-    if clipped > _MAX_CLIPPED:
-        raise TakeError(f"too loud: {100 * clipped:.1f} % of it is clipped; move away, or lower the input's volume")
-
-
 @dataclass(frozen=True)
 class Step:
     """A step of a session. ``take``: Number of the take, from 1; 0, as ``count``, for the room.
@@ -138,9 +185,15 @@ class Recorder:
     """One session with one microphone."""
 
     def __init__(
-        self, source: AudioSource, settings: FeatureSettings, display: Display, cues: Cues | None = None
+        self,
+        source: AudioSource,
+        settings: FeatureSettings,
+        display: Display,
+        cues: Cues | None = None,
+        require_awake: Callable[[], None] = lambda: None,
     ) -> None:
-        self._source, self._settings = source, settings
+        """Prepare. ``require_awake`` raises where the device is paused, at which the session ends."""
+        self._source, self._settings, self._require_awake = source, settings, require_awake
         self._display, self._cues = display, cues
         self._room_db = 0.0
 
@@ -245,6 +298,7 @@ class Recorder:
         """Read for so long and show the level meanwhile; less where the microphone falls silent."""
         parts, missing = [np.zeros(0, np.float32)], self._samples(seconds)
         while missing > 0:
+            self._require_awake()
             part = self._source.read(min(missing, self._samples(_METER_S)), _TIMEOUT_S)
             if not len(part):
                 break
@@ -254,6 +308,32 @@ class Recorder:
             if len(levels):
                 self._display.level(title, float(levels.max()))
         return np.concatenate(parts)
+
+
+class Takes:
+    """Takes of a label, at a rate: kept one by one, discarded by number, undone together. For who holds the store."""
+
+    def __init__(self, store: ClipStore, acts: OwnerActs, label: str, rate_hz: int) -> None:
+        self._store, self._acts, self._label, self._rate_hz = store, acts, label, rate_hz
+        self._names: list[str] = []
+        self._act = Act("recorded", label=label)
+
+    def keep(self, take: Floats) -> None:
+        """Store a take, float32 [samples]. Raises as :meth:`ClipStore.add`."""
+        path, is_new = self._store.add(self._label, take, self._rate_hz)
+        self._names.append(path.name)
+        if is_new:
+            self._act = self._acts.extend(self._act, [Move("", self._label, path.name)])
+
+    def discard(self, take: int) -> None:
+        """Delete the take of a number, from 1, for good; one that the label had before stays. Raises ClipError."""
+        name = self._names.pop(take - 1)
+        left = tuple(move for move in self._act.moves if move.name != name)
+        if len(left) == len(self._act.moves):
+            return
+        self._act = dataclasses.replace(self._act, moves=left)
+        self._acts.replace(self._act)
+        self._store.delete(Clip(self._label, self._store.folder / self._label / name))
 
 
 class Lines:

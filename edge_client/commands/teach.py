@@ -69,8 +69,7 @@ def _progress(what: str) -> Iterator[Callable[[float, int], None]]:
 
 def _record(options: argparse.Namespace) -> int:
     from edge_client.capture.playback import Cues
-    from edge_client.clips.recorder import display_for
-    from edge_client.clips.takes import record_takes
+    from edge_client.clips.recorder import display_for, record_takes
 
     teaching = open_teaching(options)
     label = teaching.require_slot(options.label)

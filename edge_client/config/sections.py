@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 from edge_client.config.hours import hours_problem
 from edge_client.errors import ConfigError
-from fleet_protocol.bundle.labels import is_name
 from fleet_protocol.bundle.ready_bundles import BundlePath
 from fleet_protocol.ground.addresses import address_problem, is_clear, without_password
 from fleet_protocol.ground.toml_sections import RefusedValue
@@ -207,28 +206,6 @@ class DetectorConfig:
         slots = {label: slot for slot, label in enumerate(labels)}
         found = {slots[label]: others for label, others in self.waits.items() if label in slots}
         return {slot: [slots[other] for other in others if other in slots] for slot, others in found.items()}
-
-
-# The aggregator takes names of up to 200 characters; a folder's name must fit 255 bytes.
-_LONGEST, _LONGEST_BYTES = 100, 240
-
-
-_STATES = ("unknown", "unavailable", "none")
-
-
-def label_problem(label: str) -> str:
-    """Return why a word, as ``normal_name`` returns it, cannot be a label, "" where it can."""
-    size = len(label.encode(errors="replace"))
-    problems = {
-        "it must not be empty": not label,
-        f"it must have at most {_LONGEST} characters, not {len(label)}": len(label) > _LONGEST,
-        f"it must have at most {_LONGEST_BYTES} bytes in UTF-8, not {size}": size > _LONGEST_BYTES,
-        "it must not contain / or \\": bool(set(label) & set("/\\")),
-        "it must not start with _ or .": label.startswith(("_", ".")),
-        "it must be printable": not is_name(label),
-        "Home Assistant has this word for a sensor without a state": label.casefold() in _STATES,
-    }
-    return next((problem for problem, found in problems.items() if found), "")
 
 
 @dataclass(frozen=True)

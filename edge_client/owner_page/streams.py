@@ -21,8 +21,7 @@ from typing import Any
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from edge_client.clips.recorder import Step
-from edge_client.clips.takes import record_takes
+from edge_client.clips.recorder import Step, record_takes
 from edge_client.daemon.status import read_status, why_silent
 from edge_client.errors import ClipError, EdgeError, StateError
 from edge_client.live import LiveReader

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from edge_client.clips.takes import Takes
+from edge_client.clips.recorder import Takes
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.errors import ClipError
 from edge_client.owner_changes import delete, purge, rename, say, tune
