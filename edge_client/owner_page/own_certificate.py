@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 _FILE = "page.pem"
 _OPENSSL_S = 60
 _DAY_S = 86_400
-# iPhones take no longer one. Within the last year, a start of the page makes a new one.
+# iPhones take no longer one. Within the last year the page makes a new one.
 _DAYS, _RENEWED_DAYS = 820, 365
 _BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n", re.DOTALL)
 

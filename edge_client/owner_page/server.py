@@ -6,6 +6,7 @@ Connections that say nothing keep their places: who lets others in the network o
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 import signal
@@ -28,6 +29,9 @@ from edge_client.owner_page.own_certificate import fingerprint, own_certificate
 _CONNECTIONS = 256
 _HEAD_BYTES = 16 * 2**10  # of a request's line and headers
 _GRACE_S = 2
+_CERTIFICATE_S = 3600  # after which its own certificate is looked at again: a page runs for years
+
+log = logging.getLogger(__name__)
 
 
 class _Server(uvicorn.Server):
@@ -36,6 +40,28 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # of streams that are cut off
         await super().shutdown(sockets)
+
+
+class _OwnCertificate:
+    """Keeps a page that runs for years from ending with its certificate."""
+
+    def __init__(self, server: uvicorn.Config, state: Path, ui: UiConfig, shown: str) -> None:
+        """``shown``: the fingerprint that the owner was told."""
+        self._server, self._state, self._ui, self._shown = server, state, ui, shown
+
+    async def renew(self) -> None:
+        """Have new connections speak TLS by the file as it is now, made anew where it is old; say so in the log."""
+        try:
+            path = await asyncio.to_thread(own_certificate, self._state, self._ui)
+            found = fingerprint(path)
+            if self._server.ssl is not None:
+                self._server.ssl.load_cert_chain(path)
+        except (ConfigError, OSError, ValueError) as error:
+            log.error("the page goes on with the certificate that it has: %s", error)
+            return
+        if found != self._shown:
+            log.warning("the page's own certificate now has the SHA-256 fingerprint %s", found)
+        self._shown = found
 
 
 def serve(
@@ -65,24 +91,26 @@ def serve(
         print(fingerprint(own), flush=True)
     if phone:
         _show(sign_in_link(dataclasses.replace(config.ui, port=port).address, access.token))
-    server = _Server(
-        uvicorn.Config(
-            create_app(config_path, config, access, offers),
-            http="h11",
-            loop="asyncio",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ssl_certfile=own or config.ui.certificate,
-            ssl_keyfile=config.ui.key,
-            limit_concurrency=_CONNECTIONS,
-            h11_max_incomplete_event_size=_HEAD_BYTES,
-            timeout_graceful_shutdown=_GRACE_S,
-        )
+    settings = uvicorn.Config(
+        create_app(config_path, config, access, offers),
+        http="h11",
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ssl_certfile=own or config.ui.certificate,
+        ssl_keyfile=config.ui.key,
+        limit_concurrency=_CONNECTIONS,
+        h11_max_incomplete_event_size=_HEAD_BYTES,
+        timeout_graceful_shutdown=_GRACE_S,
+        timeout_notify=_CERTIFICATE_S,
     )
+    if own is not None:
+        settings.callback_notify = _OwnCertificate(settings, config.device.state, config.ui, fingerprint(own)).renew
+    server = _Server(settings)
     # It would warn of each request that is none, of which anybody can send any number.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.checkout import ROOT
@@ -17,8 +17,15 @@ from tests.support.edge_process import EdgeDaemon
 class OwnerPage:
     """`auricle-edge ui` on a free port; ``url`` is where it listens, without a slash at its end."""
 
-    def __init__(self, config: Path, *options: str, environment: Mapping[str, str] = os.environ, scheme: str = "http"):
-        command = [sys.executable, "-m", "edge_client.cli", "ui", "--config", str(config), "--port", "0", *options]
+    def __init__(
+        self,
+        config: Path,
+        *options: str,
+        environment: Mapping[str, str] = os.environ,
+        scheme: str = "http",
+        program: Sequence[str] = ("-m", "edge_client.cli"),
+    ):
+        command = [sys.executable, *program, "ui", "--config", str(config), "--port", "0", *options]
         self.process = subprocess.Popen(
             command, cwd=ROOT, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

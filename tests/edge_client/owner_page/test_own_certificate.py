@@ -14,6 +14,7 @@ from aggregator_server import tls
 from edge_client.config.sections import UiConfig
 from edge_client.errors import ConfigError
 from edge_client.owner_page.own_certificate import fingerprint, own_certificate
+from fleet_protocol.ground.atomic_files import write_durably
 from tests.support.edge_process import EdgeDaemon
 from tests.support.owner_page import OwnerPage
 
@@ -55,6 +56,40 @@ def test_a_phone_gets_tls_by_a_certificate_of_the_page_s_own_whose_fingerprint_t
     with OwnerPage(device.config, "--phone", scheme="https") as again:
         assert shown(device.folder, again)[0] == digest
         again.end()
+
+
+OFTEN = """
+import sys
+from edge_client.cli import main
+from edge_client.owner_page import server
+server._CERTIFICATE_S = 0
+sys.exit(main())
+"""
+
+
+def test_a_page_that_runs_renews_it_and_goes_on_with_it_where_it_cannot(tmp_path):
+    device = EdgeDaemon(tmp_path / "shelf", "cnn1", '[ui]\nhost = "0.0.0.0"\n')
+    file = device.folder / "state" / "page.pem"
+    old = tls.automatic(tmp_path / "old", [], datetime(2021, 1, 1, tzinfo=UTC)).file
+    with OwnerPage(device.config, scheme="https", program=("-c", OFTEN)) as page:
+        place = ("127.0.0.1", int(page.url.rpartition(":")[2]))
+
+        def served():
+            return sha256(ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(place))).digest().hex(":").upper()
+
+        def read_until(words):
+            return next(line for line in iter(page.process.stderr.readline, "") if words in line)
+
+        first = served()
+        assert first == fingerprint(file)
+        write_durably(file, old.read_bytes())  # as if years had passed
+        assert (renewed := read_until("now has the SHA-256 fingerprint").split()[-1]) not in (first, fingerprint(old))
+        assert served() == renewed == fingerprint(file)
+        file.unlink()
+        file.mkdir()  # nothing can be written there
+        assert "page.pem" in read_until("the page goes on with the certificate that it has")
+        assert served() == renewed
+        page.end()
 
 
 def test_it_is_kept_and_made_anew_where_it_ended_is_damaged_or_lacks_a_name(tmp_path, caplog):
