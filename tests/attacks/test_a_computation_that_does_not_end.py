@@ -12,6 +12,7 @@ import pytest
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
 from tests.support.edge_process import wait_for
 from tests.support.installed_package import install_package
+from tests.support.power_cut import lives
 
 STUBBORN = """
 import dataclasses, os
@@ -71,5 +72,4 @@ def test_the_server_answers_meanwhile_and_has_the_step_done_again_by_another_pro
 
 def test_nothing_is_left_running_when_the_server_itself_is_killed(fleet, pid):
     fleet.aggregator.kill()
-    status = Path(f"/proc/{pid}/status")
-    wait_for(lambda: not status.exists() or "State:\tZ" in status.read_text(), what="the end of the process")
+    wait_for(lambda: not lives(pid), what="the end of the process")

@@ -1,5 +1,6 @@
 """A real aggregator in a process of its own on a free port, and devices that speak to it over real sockets."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -90,6 +91,14 @@ class Aggregator:
 
     def log(self) -> str:
         return (self.data / "server.log").read_text()
+
+    def files(self) -> dict[Path, bytes]:
+        """What its data folder holds; it may remove a file between the listing and the reading."""
+        found = {}
+        for path in self.data.rglob("*"):
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+                found[path] = path.read_bytes()
+        return found
 
     def stop(self) -> int:
         return self._end(signal.SIGTERM)

@@ -84,8 +84,10 @@ class EdgeDaemon:
         return run_module("edge_client.cli", *arguments, "--config", self.config, check=check, timeout=180)
 
     def status(self) -> dict:
-        path = self.runtime / "status.json"
-        return json.loads(path.read_bytes()) if path.exists() else {}
+        try:
+            return json.loads((self.runtime / "status.json").read_bytes())
+        except FileNotFoundError:
+            return {}
 
     def labels(self) -> set[str]:
         """What it listens for, as its status says."""
@@ -96,7 +98,9 @@ class EdgeDaemon:
         return len(list((self.state / folder).glob("*.wav")))
 
     def events(self) -> list[dict]:
-        return [json.loads(line) for line in (self.written / "events").read_text().splitlines() if line.startswith("{")]
+        """What it printed so far, without a line of which the end is not there yet."""
+        *lines, _ = (self.written / "events").read_text().split("\n")
+        return [json.loads(line) for line in lines if line.startswith("{")]
 
     def log(self) -> str:
         return (self.written / "log").read_text()

@@ -18,7 +18,7 @@ def kill_all(*processes: subprocess.Popen) -> None:
             os.kill(pid, signal.SIGKILL)
     for process in processes:
         process.wait()
-    wait_for(lambda: not any(_lives(pid) for pid in everyone), what="the end of all processes")
+    wait_for(lambda: not any(lives(pid) for pid in everyone), what="the end of all processes")
 
 
 def descendants(pid: int) -> Iterator[int]:
@@ -30,7 +30,8 @@ def descendants(pid: int) -> Iterator[int]:
                 yield from descendants(int(child))
 
 
-def _lives(pid: int) -> bool:
+def lives(pid: int) -> bool:
+    """Whether a process runs, and has not only not been waited for."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:

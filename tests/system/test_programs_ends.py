@@ -117,7 +117,7 @@ def has_reader(fifo):
         ("edge_client.cli", "clips", "--config"),
         ("aggregator_server.cli", "publish", "--url", "http://127.0.0.1:9", "--token", "a-token-of-the-tests"),
         ("fleet_simulator.cli", "run"),
-        ("model_export.cli", "inspect"),
+        ("model_export.cli", "sounds", "--speech", "none", "-o", "none.frontend", "--weights"),
     ],
     ids=lambda command: command[0],
 )

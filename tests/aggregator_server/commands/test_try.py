@@ -1,5 +1,6 @@
 """`auricle-aggregator try`: a server, devices and rounds with one command; Ctrl-C ends them all."""
 
+import contextlib
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from aggregator_server.cli import parser
 from edge_client.storage.device_state import DeviceState
 from tests.support.commands import answer, command, failed
 from tests.support.edge_process import wait_for
+from tests.support.power_cut import descendants
 
 
 @pytest.mark.slow
@@ -68,10 +70,10 @@ def signed_in_once(link):
 
 def arguments_of(pid):
     """What everybody on the machine sees of a process, and of those that it started."""
-    found = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()]
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += arguments_of(child)
+    found = []
+    for one in (pid, *descendants(pid)):
+        with contextlib.suppress(OSError):  # it ended
+            found.append(Path(f"/proc/{one}/cmdline").read_bytes().replace(b"\0", b" ").decode())
     return found
 
 

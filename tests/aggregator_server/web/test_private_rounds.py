@@ -51,11 +51,11 @@ def test_a_server_that_is_killed_in_every_stage_comes_to_the_same_bytes(fleet_of
     assert len(digests) == 1
 
 
-def everything(folder):
+def everything(aggregator):
     """All bytes that a server stores: its tables as they are read, and its files as they are."""
-    with closing(sqlite3.connect(folder / "auricle.db")) as database:
+    with closing(sqlite3.connect(aggregator.data / "auricle.db")) as database:
         tables = "\n".join(database.iterdump()).encode()
-    return tables + b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    return tables + b"".join(aggregator.files().values())
 
 
 def numbers_of(device, work):
@@ -82,7 +82,7 @@ def test_a_server_never_stores_a_devices_own_numbers_and_no_key_that_shows_them(
                 if work is not None and work.kind == "keys":
                     wanted[device.number] = numbers_of(device, work)
                     secrets.append(device.secret_of(round_id).mask_key)
-        stored += everything(fleet.aggregator.data)
+        stored += everything(fleet.aggregator)
         shown |= {one for one in STAGES if f"<dt>Stage</dt><dd>{one}: " in visitor.get(f"/rounds/{round_id}").text}
     detail = fleet.round(round_id)
     assert detail["summary"]["state"] == "done", detail["summary"]["reason"]

@@ -74,9 +74,8 @@ def test_the_cookie_is_out_of_reach_for_scripts_and_other_sites(start_aggregator
 def test_neither_cookie_nor_folder_hold_what_opens_a_session(aggregator, admin):
     secret = admin.client.cookies["auricle"]
     assert ADMIN not in secret
-    for path in aggregator.data.rglob("*"):
-        if path.is_file():
-            assert not {secret.encode(), ADMIN.encode()} & {*re.findall(rb"[\w-]{20,}", path.read_bytes())}, path
+    for path, content in aggregator.files().items():
+        assert not {secret.encode(), ADMIN.encode()} & {*re.findall(rb"[\w-]{20,}", content)}, path
 
 
 def test_signing_out_ends_the_session_on_the_server(aggregator, admin):
@@ -156,7 +155,7 @@ def test_a_link_that_a_command_prints_signs_in_once_and_no_other_site_uses_it(ag
     noted = [entry for entry in audited(aggregator, "authentication_failed") if entry["address"] == "127.0.0.78"]
     assert len(noted) == 2
     assert audited(aggregator, "sign_in_link_made")[0]["who"] == "command line"
-    assert once.encode() not in b"".join(path.read_bytes() for path in aggregator.data.rglob("*") if path.is_file())
+    assert once.encode() not in b"".join(aggregator.files().values())
 
 
 def test_wrong_tokens_are_noted(aggregator):
