@@ -28,7 +28,7 @@ from benchmarks.listening.own_words import owners
 from benchmarks.listening.phrases import join
 from benchmarks.listening.speech import speech_in_noise
 from edge_client.daemon.listening_loop import load_listening
-from edge_client.detection.score_table import SHIPPED, read_table
+from edge_client.detection.scores import SHIPPED_TABLE, read_table
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.numbers.arrays import Floats
 
@@ -139,7 +139,7 @@ def _chosen_table(
     front_end: FrontEnd, options: argparse.Namespace, noise: Sequence[Floats], backgrounds: Sequence[Floats]
 ) -> dict[str, object]:
     """Search for a table of scores on the first front end, write it, and return the trials."""
-    path = options.table or SHIPPED
+    path = options.table or SHIPPED_TABLE
     start = read_table(path)
     sets = {}
     for folder in options.choose:

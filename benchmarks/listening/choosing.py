@@ -25,8 +25,7 @@ from benchmarks.listening.own_words import OWNER, Owner, figures_of_own, mean, s
 from edge_client.clips.folders import store_digest
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Loaded
-from edge_client.detection.score_table import ScoreTable
-from edge_client.detection.scores import Scorer, Windows
+from edge_client.detection.scores import Scorer, ScoreTable, Windows
 from edge_client.learning.teaching.job import NO_CLIPS, lesson_of
 from edge_client.learning.teaching.material import Material
 from edge_client.learning.teaching.prototypes import prototypes_of

@@ -3,23 +3,31 @@
 A head that learned from few takes of one person knows where they lie, not where the word ends; a prototype, the mean
 direction of the takes and of variants of them, knows how near another window is (Snell et al. 2017, prototypical
 networks, with whitened cosines). Where other words are of the pretraining the head is the better of the two, where
-they are not the prototype is; both added are better than either everywhere. docs/listening.md has the formula,
-``edge_client.detection.score_table`` the numbers.
+they are not the prototype is; both added are better than either everywhere. docs/listening.md has the formula.
+
+The table ``edge_client/front_ends/scores.toml`` has the numbers, and says what each of them is. It lies beside the
+front ends and in none of their files: by these files' digests fleets and bundles know a front end, and no other device
+needs to know how this one weighs what it hears.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+import dacite
 import numpy as np
 
-from edge_client.detection.score_table import TABLE, ScoreTable, Worth
-from edge_client.detection.thresholds import LARGEST, logits
+from edge_client.detection.thresholds import LARGEST, Tail, logits
+from edge_client.errors import ModelError
 from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle.labels import LabelMap
+from fleet_protocol.bundle.ready_bundles import FRONT_ENDS
 from fleet_protocol.numbers.arrays import Doubles, Floats
 from fleet_protocol.numbers.known import Known
 
@@ -30,6 +38,66 @@ BEFORE_S = 0.5
 STATES = 5
 """So many windows before the newest one hold a phrase of three seconds."""
 _ABOUT_S = 0.06  # a window that is so much older or newer will do
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What counts how much for one kind of labels."""
+
+    yes: float
+    no: float
+    cosine: float
+    level: float
+    scale: float
+    alike: float = 0.0
+    nearest: float = 0.6
+    nearest_of_many: float = 0.6
+    many_are_near: int = 1
+
+    @property
+    def others(self) -> Tail:
+        """How often others reach the score of such a label at least."""
+        return Tail(self.level, self.scale)
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """All of it, by kind of label, and what words have in common."""
+
+    word: Worth
+    other_word: Worth
+    known_word: Worth
+    sound: Worth
+    known_sound: Worth
+    neutral: float
+    lack: float
+    before: float
+    weakest: float
+    from_s: float
+    fully_s: float
+    rarer: float
+
+    def word_of(self, known: Known) -> Worth:
+        """Return what counts how much for a word that is not built in."""
+        return self.word if known.words else self.other_word
+
+    def weight_of_order(self, before: Floats | Doubles) -> float:
+        """Return how far the order of a word with ``Prototype.before`` counts: 0 of a short one to 1."""
+        return min(1.0, float(np.linalg.norm(before, axis=1).sum()) / self.before) if self.before else 0.0
+
+
+def read_table(path: Path) -> ScoreTable:
+    """Read a file such as ``scores.toml``. Raises ModelError: it cannot be read, or a number is missing or unknown."""
+    try:
+        return dacite.from_dict(ScoreTable, tomllib.loads(path.read_text()), dacite.Config(strict=True))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, dacite.DaciteError) as error:
+        raise ModelError(
+            f"{path} is no table of scores ({error}); copy {SHIPPED_TABLE} and change its numbers"
+        ) from error
+
+
+SHIPPED_TABLE = FRONT_ENDS / "scores.toml"
+TABLE = read_table(SHIPPED_TABLE)
 
 
 def windows_before(hop_s: float) -> int:

@@ -9,7 +9,7 @@ from benchmarks.listening.choosing import Search, device_of, tried, written
 from benchmarks.listening.front_ends import FrontEnd
 from benchmarks.listening.material import RATE_HZ
 from benchmarks.listening.own_words import mean, measure, owners
-from edge_client.detection.score_table import SHIPPED, TABLE, read_table
+from edge_client.detection.scores import SHIPPED_TABLE, TABLE, read_table
 from edge_client.errors import ModelError
 from tests.support.sounds import TONES, write_words
 
@@ -44,7 +44,7 @@ def test_a_search_keeps_what_misses_less_and_writes_it_with_its_figures(heard, t
     assert search.best["missed"] == tried(search.table, sets)["missed"]
 
     path = tmp_path / "scores.toml"
-    path.write_text(written(SHIPPED.read_text(), search, "other_word"))
+    path.write_text(written(SHIPPED_TABLE.read_text(), search, "other_word"))
     assert read_table(path) == search.table
     assert f"now: at most 10 {search.best['at most 10']:g}" in path.read_text().splitlines()[2]
     again = written(path.read_text(), search, "other_word")
@@ -54,6 +54,6 @@ def test_a_search_keeps_what_misses_less_and_writes_it_with_its_figures(heard, t
 @pytest.mark.parametrize(("old", "new"), [("lack = 4.0", ""), ("lack = 4.0", 'lack = "much"'), ("[sound]", "[souns]")])
 def test_a_table_that_lacks_a_number_is_refused_by_name(tmp_path, old, new):
     path = tmp_path / "mine.toml"
-    path.write_text(SHIPPED.read_text().replace(old, new))
+    path.write_text(SHIPPED_TABLE.read_text().replace(old, new))
     with pytest.raises(ModelError, match=r"mine\.toml is no table of scores .*; copy .*scores\.toml"):
         read_table(path)

@@ -17,8 +17,7 @@ from benchmarks.listening.phrases import join
 from edge_client.audio.recordings import loud_stretch, read_recording
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.posterior_handling import Decisions
-from edge_client.detection.score_table import read_table
-from edge_client.detection.scores import STATES
+from edge_client.detection.scores import STATES, read_table
 from tests.support.checkout import DATA, run_python
 from tests.support.sounds import TONES, write_words
 

@@ -16,8 +16,7 @@ from edge_client.audio.recordings import Recordings, loud_stretch, read_recordin
 from edge_client.clips.embedding_cache import EmbeddingCache, clip_key
 from edge_client.clips.folders import BACKGROUND, REJECTED
 from edge_client.config import Config
-from edge_client.detection.score_table import TABLE
-from edge_client.detection.scores import BEFORE_S, STATES
+from edge_client.detection.scores import BEFORE_S, STATES, TABLE
 from edge_client.errors import RecordingError
 from edge_client.features.augmentation import (
     BackgroundNoise,

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.clips.folders import SOUND, WORD
-from edge_client.detection.score_table import TABLE
+from edge_client.detection.scores import TABLE
 from edge_client.learning.negative_prototypes import believed
 from edge_client.learning.sgd import from_slots
 from edge_client.learning.teaching.fleet_sounds import FleetSounds

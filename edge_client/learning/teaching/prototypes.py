@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edge_client.clips.folders import SOUND
-from edge_client.detection.score_table import TABLE, ScoreTable
-from edge_client.detection.scores import MANY
+from edge_client.detection.scores import MANY, TABLE, ScoreTable
 from edge_client.learning.teaching.heard import Before
 from edge_client.learning.teaching.material import Material, Sound
 from edge_client.model.prototypes import Prototype

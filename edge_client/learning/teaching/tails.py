@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from edge_client.clips.folders import SOUND
-from edge_client.detection.score_table import TABLE, ScoreTable
+from edge_client.detection.scores import TABLE, ScoreTable
 from edge_client.detection.thresholds import Tail, logits
 from edge_client.learning.teaching.material import Material
 from edge_client.model.prototypes import Prototype
