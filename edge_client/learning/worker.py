@@ -17,14 +17,16 @@ from edge_client.config import Config, load_config
 from edge_client.errors import WorkError
 from edge_client.learning.class_links import follow_fleet, follow_names, without_silent
 from edge_client.learning.methods.local_method import local_methods
+from edge_client.learning.personalisation import personalisations
 from edge_client.learning.teaching.job import teach
-from edge_client.learning.training_job import TrainingJob, checked_plan, from_line
+from edge_client.learning.training_job import TrainingJob, from_line
 from edge_client.logs import set_up_log
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.bundle.labels import LabelMap
-from fleet_protocol.errors import AuricleError
-from fleet_protocol.messages.rest import Work
+from fleet_protocol.errors import AuricleError, PlanError
+from fleet_protocol.messages.rest import Choice, RoundPlan, Work
+from fleet_protocol.methods.setting import Settings, complete
 
 
 def main() -> int:
@@ -84,6 +86,24 @@ def _take_part(config: Config, state: DeviceState, job: Work) -> None:
         state.offers.note_learned(said)
     for former, name in renamed.items():
         state.choices.rename_label(former, name)
+
+
+def checked_plan(plan: RoundPlan) -> RoundPlan:
+    """Return a plan without settings that this version does not know; raise a PlanError for one out of its range.
+
+    The local method may be one that this version does not know, the personalisation may not.
+    """
+    method, personalisation = local_methods().get(plan.local.name), personalisations().get(plan.personalisation.name)
+    if personalisation is None:
+        raise PlanError(f"this device knows no personalisation {plan.personalisation.name!r}; update its software")
+    local = plan.local if method is None else _checked(plan.local, method.settings)
+    personal = _checked(plan.personalisation, personalisation.settings)
+    return dataclasses.replace(plan, local=local, personalisation=personal)
+
+
+def _checked(choice: Choice, known: Settings) -> Choice:
+    given = {name: value for name, value in choice.settings.items() if name in known}
+    return Choice(choice.name, complete(f"the plan's {choice.name!r}", known, given))
 
 
 def _followed(config: Config, state: DeviceState, saved: SavedModel, work: Work) -> LabelMap:

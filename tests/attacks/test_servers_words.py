@@ -8,7 +8,7 @@ import pytest
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.plans import make_plan
 from edge_client.errors import StateError
-from edge_client.learning.training_job import checked_plan
+from edge_client.learning.worker import checked_plan
 from edge_client.storage.blob_cache import BlobCache
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.server_client import ServerClient
