@@ -7,7 +7,6 @@ import dataclasses
 import json
 import os
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -67,17 +66,6 @@ def tables_of(options: argparse.Namespace) -> Tables:
 def tell(options: argparse.Namespace, document: object, text: str) -> None:
     """Print what a command did, as JSON or in words."""
     print(json.dumps(document) if options.json else text)
-
-
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask before a change. Raises AggregatorError: there is nobody to ask; KeyboardInterrupt: the answer is no."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise AggregatorError(f"{question}? There is no terminal to ask on: say --yes")
-    print(f"{question}? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise KeyboardInterrupt
 
 
 def add_json(parser: argparse.ArgumentParser, *, below: bool = False) -> None:

@@ -9,11 +9,12 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from aggregator_server.commands import Commands, add_data, add_json, confirm, duration, show, tables_of
+from aggregator_server.commands import Commands, add_data, add_json, duration, show, tables_of
 from aggregator_server.commands.targets import Named, resolve
 from aggregator_server.errors import AggregatorError
 from aggregator_server.schemas import DeviceInfo, InvitationRequest
 from aggregator_server.server_address import make_link
+from fleet_protocol.ground.command_line import confirm
 
 if TYPE_CHECKING:
     from aggregator_server.store.store import Tables

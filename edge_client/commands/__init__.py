@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
@@ -77,16 +76,3 @@ def report(document: object, lines: Iterable[str], *, json: bool) -> int:
 def local_time(iso: str) -> str:
     """Return a time of a JSON document as people read it, on this machine's clock."""
     return datetime.fromisoformat(iso).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask before a change. Raises ConfigError if there is nobody to ask, KeyboardInterrupt if the answer is no."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        from edge_client.errors import ConfigError
-
-        raise ConfigError(f"{question}? There is no terminal to ask on: say --yes")
-    print(f"{question}? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise KeyboardInterrupt

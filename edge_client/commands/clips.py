@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edge_client.commands import Command, Commands, confirm, local_time, open_teaching, report, set_command
+from edge_client.commands import Command, Commands, local_time, open_teaching, report, set_command
+from fleet_protocol.ground.command_line import confirm
 
 if TYPE_CHECKING:
     from edge_client.clips.folders import Clip

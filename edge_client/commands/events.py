@@ -8,8 +8,8 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from edge_client.commands import Commands, confirm, open_device, report, set_command
-from fleet_protocol.ground.command_line import span_s
+from edge_client.commands import Commands, open_device, report, set_command
+from fleet_protocol.ground.command_line import confirm, span_s
 
 if TYPE_CHECKING:
     from edge_client.config import Config

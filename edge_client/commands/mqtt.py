@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from edge_client.commands import Commands, confirm, open_device, report, set_command
+from edge_client.commands import Commands, open_device, report, set_command
+from fleet_protocol.ground.command_line import confirm
 
 
 def add(commands: Commands) -> None:

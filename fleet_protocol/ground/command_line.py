@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, NoReturn, TextIO
 
+from fleet_protocol.errors import AuricleError
+
 NOT_RUNNING, ILL, INTERRUPTED, UNREAD = 3, 4, 130, 141
 """Exit statuses besides 0 (done), 1 (failed; a message says why) and 2 (wrong usage); docs/cli.md lists them all."""
 
@@ -124,6 +126,17 @@ def program(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
 def print_json(document: object) -> None:
     """Print one JSON document on a line of its own, words of people as they are."""
     sys.stdout.write(json_line(document, sys.stdout))
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before a change. Raises AuricleError: there is nobody to ask; KeyboardInterrupt: the answer is no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise AuricleError(f"{question}? There is no terminal to ask on: say --yes")
+    print(f"{question}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise KeyboardInterrupt
 
 
 _OWN = ("aggregator_server", "benchmarks", "edge_client", "fleet_protocol", "fleet_simulator", "model_export")
