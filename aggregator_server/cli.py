@@ -32,7 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(parser(), arguments)
     try:
         return int(options.run(options))
-    except AuricleError as error:
+    except BrokenPipeError:
+        raise  # nobody reads on
+    except (AuricleError, OSError) as error:
         print(f"auricle-aggregator: {_for_commands(str(error))}", file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:

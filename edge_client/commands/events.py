@@ -14,7 +14,7 @@ from fleet_protocol.ground.command_line import confirm, span_s
 if TYPE_CHECKING:
     from edge_client.config import Config
 
-_LISTED = 20
+_LISTED, _MOST = 20, 1_000_000_000
 
 
 def add(commands: Commands) -> None:
@@ -37,6 +37,7 @@ def add(commands: Commands) -> None:
 
 
 def _events(options: argparse.Namespace) -> int:
+    from edge_client.audio.recordings import is_unicode
     from edge_client.config import load_config
     from edge_client.errors import ConfigError
     from edge_client.events.history import as_csv, every
@@ -45,11 +46,14 @@ def _events(options: argparse.Namespace) -> int:
 
     config = load_config(options.config)
     database = Database(config.device.state / FILE)
+    for name in ("label", "input", "forget"):
+        if not is_unicode(given := getattr(options, name) or ""):
+            raise ConfigError(f"--{name} {given!r} is no text in UTF-8")
     period = _time("--since", options.since, 0.0), _time("--until", options.until, Chosen.until)
     if options.forget is not None:
         return _forget(config, options, *period)
-    if options.count is not None and options.count < 1:
-        raise ConfigError(f"--count must be at least 1, not {options.count}")
+    if options.count is not None and not 1 <= options.count <= _MOST:
+        raise ConfigError(f"--count must be from 1 to {_MOST}, not {options.count}")
     chosen = Chosen(*period, options.label, input=options.input)
     if options.csv:
         found = every(database, chosen) if options.count is None else past_events(database, options.count, chosen)
@@ -95,7 +99,7 @@ def _time(option: str, given: str | None, otherwise: float) -> float:
         return time.time() - span
     try:
         return datetime.fromisoformat(given).timestamp()
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ConfigError(f"{option} {given!r} is no time; write it like 30m, 2h, 3d or 2026-01-31T18:00") from error
 
 

@@ -179,10 +179,13 @@ def _count(text: str) -> int | None:
 
 def _public_set(options: argparse.Namespace) -> int:
     from edge_client.clips.public_set import build_public_set
+    from edge_client.errors import ConfigError
     from fleet_protocol.bundle.bundle_file import read_bundle
     from fleet_protocol.bundle.ready_bundles import find_bundle
     from fleet_protocol.ground.atomic_files import write_durably
 
+    if options.seed < 0:
+        raise ConfigError(f"--seed must be at least 0, not {options.seed}")
     settings = PRESETS[options.features]
     if options.bundle is not None:
         settings = read_bundle(find_bundle(options.bundle)).manifest.feature_settings

@@ -59,6 +59,17 @@ def test_a_folder_that_is_no_data_folder_is_refused_and_not_made(tmp_path, argum
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("arguments", [("tokens", "link"), ("tokens", "list"), ("rounds",), ("check",)])
+def test_a_folder_that_no_disk_can_have_is_named(tmp_path, arguments):
+    (tmp_path / "file").touch()
+    for data in (tmp_path / "file" / "data", tmp_path / ("x" * 300)):
+        ended = command(*arguments, "--data", data)
+        assert ended.returncode == 1
+        assert ended.stderr.startswith("auricle-aggregator: ")
+        assert str(data) in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kept", [None, "notes.txt"])
 def test_a_folder_that_is_no_fleets_gets_one_only_where_that_is_meant(tmp_path, kept):

@@ -68,6 +68,11 @@ def test_what_cannot_be_built_is_explained(folder, labels, per_label, message):
         build_public_set(folder, GUDUR, labels, per_label)
 
 
+def test_a_negative_seed_is_refused(folder, capsys):
+    assert main(["public-set", str(folder), "--seed", "-1", "-o", "public.safetensors"]) == 1
+    assert capsys.readouterr().err == "auricle-edge: --seed must be at least 0, not -1\n"
+
+
 def test_the_command_takes_the_front_end_of_a_ready_bundle(folder, tmp_path_factory):
     output = tmp_path_factory.mktemp("public") / "public.safetensors"
     arguments = ["--bundle", "base", "--per-label", "2", "--labels", "yes,no", "-o", str(output)]

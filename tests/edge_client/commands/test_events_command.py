@@ -29,6 +29,10 @@ def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use
     assert edge("events", "--label", "a").count("score 0.90") == 1
     assert "is no time" in edge("events", "--since", "yesterday", status=1)
     assert "--count must be" in edge("events", "--count", "0", status=1)
+    assert "--count must be" in edge("events", "--count", "9" * 25, status=1)
+    assert "--since '0001-01-01' is no time" in edge("events", "--since", "0001-01-01", status=1)
+    for option in ("--label", "--input", "--forget"):
+        assert f"{option} '\\udcff' is no text in UTF-8" in edge("events", option, "\udcff", status=1)
     assert [event["label"] for event in json.loads(edge("events", "--json", "--since", "2h", "--until", "1h"))] == ["b"]
     first, *rows = edge("events", "--csv", "--label", "c").splitlines()
     assert first.startswith("time,kind,label,")
