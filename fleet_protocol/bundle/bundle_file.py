@@ -209,7 +209,11 @@ def _parse(data: bytes, path: str) -> Manifest:
                 f"this program reads {FORMAT!r} version {VERSION}"
             )
         manifest = dacite.from_dict(Manifest, document, dacite.Config(cast=[tuple]))
-        manifest.feature_settings  # noqa: B018  (checks them)
+        shape = manifest.feature_settings.shape
+        if not manifest.layers:
+            raise ValueError("it names no layers")
+        if {len(manifest.mean), len(manifest.std)} - {1, shape[1]}:
+            raise ValueError(f"its mean and its standard deviation are not {shape[1]} numbers, as the features are")
     except (AttributeError, OverflowError, TypeError, ValueError, dacite.DaciteError, ProtocolError) as error:
         if isinstance(error, BundleError):
             raise

@@ -1,5 +1,6 @@
 """A bundle says truly what is in it, equal input gives equal bundles, and the ready ones are found by their names."""
 
+import json
 import os
 import re
 import zipfile
@@ -44,6 +45,23 @@ def test_a_number_of_many_digits_in_a_manifest_is_refused(tmp_path, bundles, num
                 data = re.sub(rb'"capacity": \d+', b'"capacity": ' + number.encode(), data)
             odd.writestr(name, data)
     with pytest.raises(BundleError, match=f"a number of {len(number)} digits"):
+        read_bundle(tmp_path / "odd.auricle")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"layers": []}, "it names no layers"),
+        ({"mean": []}, "are not 13 numbers"),
+        ({"std": [1.0, 1.0]}, "are not 13 numbers"),
+    ],
+)
+def test_a_manifest_that_contradicts_itself_is_refused(tmp_path, changes, message):
+    with zipfile.ZipFile(find_bundle("cnn1")) as whole, zipfile.ZipFile(tmp_path / "odd.auricle", "w") as odd:
+        for name in whole.namelist():
+            data = whole.read(name)
+            odd.writestr(name, json.dumps(json.loads(data) | changes) if name == "manifest.json" else data)
+    with pytest.raises(BundleError, match=f"odd.auricle: its manifest cannot be read: .*{message}"):
         read_bundle(tmp_path / "odd.auricle")
 
 
