@@ -1,12 +1,13 @@
 """What lies in a folder of recordings and is none: everybody goes over regular files alone, and names the others."""
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import httpx
 import pytest
 
-from edge_client.audio.recordings import duration_s
+from edge_client.audio.recordings import duration_s, read_recording
 from edge_client.errors import RecordingError
 from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.edge_commands import EdgeCommands
@@ -69,3 +70,17 @@ def test_a_pipe_is_refused_as_a_recording_by_whoever_names_it(tmp_path, capsys):
     assert "fifo.wav" in said
     with pytest.raises(RecordingError, match="no regular file"):
         duration_s(tmp_path / "fifo.wav")
+    os.mkfifo(tmp_path / "0123456789abcdef.wav")  # as a clip is called by its content
+    with pytest.raises(RecordingError, match="no regular file"):
+        read_recording(tmp_path / "0123456789abcdef.wav", 16_000)
+
+
+def test_a_large_file_that_is_called_like_a_clip_does_not_fill_the_memory(tmp_path):
+    path = tmp_path / "0123456789abcdef.wav"
+    with path.open("wb") as file:
+        file.truncate(200_000_000)
+    tracemalloc.start()
+    with pytest.raises(RecordingError, match="its name is the digest of what was recorded"):
+        read_recording(path, 16_000)
+    assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    tracemalloc.stop()
