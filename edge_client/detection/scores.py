@@ -144,6 +144,7 @@ class Scorer:
             for slot, one in found.items()
             if one.rejected is not None
         }
+        self._neutral = {slot: min(table.neutral, one.neutral) for slot, one in found.items()}
         self.states = max(map(len, self._before.values()), default=0)
         # A newer front end may know other sounds than the one that the device last learned by.
         knows = Known() if self._statistics is None else self._statistics.known
@@ -193,39 +194,48 @@ class Scorer:
         for slot, rows in self._near.items():
             head, worth = found[:, slot], self._worth[slot]
             near = worth.many_are_near if rows.shape[1] >= MANY else 1
-            cosines = self._cosines(windows, rows, self._before.get(slot), near)
+            heard = windows.directions, windows.ago
+            cosines = cosines_to(*heard, rows, self._before.get(slot), near, self._table)
             if slot in self._rejected:
-                lacking = np.maximum(0.0, self._cosines(windows, *self._rejected[slot], 1) - cosines)
+                lacking = np.maximum(0.0, cosines_to(*heard, *self._rejected[slot], table=self._table) - cosines)
                 cosines = cosines - self._table.lack * lacking
             by_head = np.where(head < 0, worth.no, worth.yes) * head
-            found[:, slot] = by_head + worth.cosine * (cosines - self._table.neutral)
+            found[:, slot] = by_head + worth.cosine * (cosines - self._neutral[slot])
         slots = self._known_slots
         found[:, slots] = np.where(self._mask[slots] > 0, found[:, slots], 0.0) + windows.known
         changed = sorted({*self._near, *slots})
         scores[:, changed] = 1 / (1 + np.exp(-np.clip(found[:, changed], -LARGEST, LARGEST)))
         return scores
 
-    def _cosines(self, windows: Windows, rows: Doubles, before: Doubles | None, near: int) -> Doubles:
-        """Return how near windows, and those before them, lie to a word, float64 [windows].
 
-        It is less by what the windows are nearer to one of the word's parts.
-        """
-        whole, *parts = (
-            np.partition(windows.directions @ takes.T, -near, axis=1)[:, -near:].mean(axis=1) for takes in rows
-        )
-        lacking = np.maximum(0.0, np.max(parts, axis=0) - whole) if parts else 0.0
-        cosines = np.asarray(whole - self._table.lack * lacking)
-        return cosines if windows.ago is None or before is None else self._in_order(cosines, windows.ago, before)
+def cosines_to(
+    directions: Floats | Doubles,
+    ago: Floats | Doubles | None,
+    rows: Floats | Doubles,
+    before: Floats | Doubles | None,
+    near: int = 1,
+    table: ScoreTable = TABLE,
+) -> Doubles:
+    """Return how near windows, and those before them, lie to a word, float64 [windows].
 
-    def _in_order(self, cosines: Doubles, ago: Floats | Doubles, before: Doubles) -> Doubles:
-        """Return cosines of windows, float64 [windows], with what earlier ones have of what comes before.
+    It is less by what the windows are nearer to one of the word's parts. ``directions``, ``ago``: as in
+    :class:`Windows`; ``rows``, ``before``: as in :class:`Prototype`; ``near``: of so many takes the mean counts.
+    """
+    whole, *parts = (np.partition(directions @ takes.T, -near, axis=1)[:, -near:].mean(axis=1) for takes in rows)
+    lacking = np.maximum(0.0, np.max(parts, axis=0) - whole) if parts else 0.0
+    cosines = np.asarray(whole - table.lack * lacking, np.float64)
+    return cosines if ago is None or before is None else _in_order(cosines, ago, before, table)
 
-        A mean, and less the more the least of them lacks. ``ago``: as in :class:`Windows`.
-        """
-        shares = np.linalg.norm(before, axis=1)
-        found, least = (1 - shares.sum()) * cosines, cosines
-        for share, directions, state in zip(shares, ago, before, strict=False):
-            near = directions @ state / share
-            near = np.where(np.isfinite(near), near, cosines)
-            found, least = found + share * near, np.minimum(least, near)
-        return np.asarray(found - self._table.weakest * self._table.weight_of_order(before) * (found - least))
+
+def _in_order(cosines: Doubles, ago: Floats | Doubles, before: Floats | Doubles, table: ScoreTable) -> Doubles:
+    """Return cosines of windows, float64 [windows], with what earlier ones have of what comes before.
+
+    A mean, and less the more the least of them lacks.
+    """
+    shares = np.linalg.norm(before, axis=1)
+    found, least = (1 - shares.sum()) * cosines, cosines
+    for share, directions, state in zip(shares, ago, before, strict=False):
+        near = directions @ state / share
+        near = np.where(np.isfinite(near), near, cosines)
+        found, least = found + share * near, np.minimum(least, near)
+    return np.asarray(found - table.weakest * table.weight_of_order(before) * (found - least))

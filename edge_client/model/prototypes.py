@@ -15,8 +15,10 @@ class Prototype(NamedTuple):
         before: Of what windows held half a second earlier, a second, and so on, float32 [states, numbers]. The length
             of each is its share of the cosine, 0 to 1. A short word and a sound have none.
         rejected: Of what the owner said is not the word, in the same form; None where there is nothing.
+        neutral: The cosine of a window that changes nothing, where that is less than the one of all labels.
     """
 
     rows: Floats
     before: Floats
     rejected: Prototype | None = None
+    neutral: float = 1.0

@@ -21,11 +21,12 @@ from fleet_protocol.numbers.tensors import Arrays, pack, require, unpack
 # Of the file. Whatever changes it for good has a new one; earlier ones are read for ever, later ones are refused.
 REVISION = 1
 _KINDS = ("trained/", "listening/")
-TEACHING = 3
+TEACHING = 4
 """Changes with what a teaching makes of the same clips: a device whose model is older learns its clips again."""
 _PROTOTYPE, _BEFORE = "prototype/", "before/"
 _REJECTED, _REJECTED_BEFORE = "rejected/", "rejected-before/"
-_OF_PROTOTYPES = (_PROTOTYPE, _BEFORE, _REJECTED, _REJECTED_BEFORE)
+_NEUTRAL = "neutral/"
+_OF_PROTOTYPES = (_PROTOTYPE, _BEFORE, _REJECTED, _REJECTED_BEFORE, _NEUTRAL)
 _NOT_A_DOCUMENT = (LabelError, KeyError, ValueError, TypeError)
 
 
@@ -251,6 +252,7 @@ class ModelStore:
         arrays = {kind + name: array for kind, weights in sets for name, array in weights.items()}
         for label, prototype in progress.prototypes.items():
             arrays |= {_PROTOTYPE + label: prototype.rows, _BEFORE + label: prototype.before}
+            arrays[_NEUTRAL + label] = np.array([prototype.neutral], np.float32)
             if (other := prototype.rejected) is not None:
                 arrays |= {_REJECTED + label: other.rows, _REJECTED_BEFORE + label: other.before}
         write_twice(self.path, pack(arrays, document))
@@ -317,6 +319,9 @@ def _prototypes(arrays: Arrays, numbers: int | None) -> dict[str, Prototype]:
         if states.ndim == 1:  # of a release that knew one, zeros where there was none
             states = states[None] if states.any() else none
         found[label] = Prototype(rows, require({name: states}, name, (None, rows.shape[-1])), rejected)
+        if _NEUTRAL + label in arrays:  # an earlier release had none
+            (neutral,) = require(arrays, _NEUTRAL + label, (1,)).tolist()
+            found[label] = found[label]._replace(neutral=neutral)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edge_client.clips.folders import SOUND
-from edge_client.detection.scores import MANY, TABLE, ScoreTable
+from edge_client.detection.scores import MANY, TABLE, ScoreTable, cosines_to
 from edge_client.learning.teaching.heard import Before
 from edge_client.learning.teaching.material import Material, Sound
 from edge_client.model.prototypes import Prototype
@@ -13,6 +13,7 @@ from fleet_protocol.numbers.arrays import Doubles, Floats
 from fleet_protocol.numbers.embedding_statistics import EmbeddingStatistics
 
 _MOST = 24  # takes that count singly
+_FEWEST = 3  # takes of which each is compared with the others
 
 
 def prototypes_of(material: Material, table: ScoreTable = TABLE) -> dict[str, Prototype]:
@@ -35,21 +36,61 @@ def prototypes_of(material: Material, table: ScoreTable = TABLE) -> dict[str, Pr
 def _of_word(one: Sound, label: str, rows: Floats, material: Material, table: ScoreTable) -> Prototype:
     statistics, heard, built_in = material.statistics, material.heard, label in material.built_in_words
     whole = [prototype(rows, statistics, _takes(label, material), built_in=built_in, table=table)]
-    if label in heard.parts:
-        parts = heard.parts[label].swapaxes(0, 1)
-        whole += [prototype(part, statistics, part[:, None], built_in=built_in, table=table) for part in parts]
+    whole += _parts(label, material, table)
     if len(one.rows):
         before = heard.before.get(label)
     elif (before := material.fleet.before.get(material.label_map.class_ids[one.slot] or "")) is not None:
         whole += [prototype(part, statistics, table=table) for part in before.rows]
-    most = max(map(len, whole))  # parts of some takes alone are known: the others' stand there twice
-    stacked = np.stack([np.resize(takes, (most, takes.shape[1])) for takes in whole])
+    stacked = _stacked(whole)
+    neutral = 1.0 if built_in or label not in heard.takes else _own_cosine(label, material, table)
     rejected = None
     if label in heard.rejected:
         clips = heard.rejected[label]
         rows = prototype(clips.reshape(-1, clips.shape[-1]), statistics, clips, table=table)[None]
         rejected = Prototype(rows, _before(heard.rejected_before.get(label), material, table))
-    return Prototype(stacked, _before(before, material, table), rejected)
+    return Prototype(stacked, _before(before, material, table), rejected, neutral)
+
+
+def _parts(label: str, material: Material, table: ScoreTable, without: int | None = None) -> list[Floats]:
+    """Return rows of each part of a label's word, float32 [takes, numbers]; ``without``: a take that is left out."""
+    found, statistics, built_in = material.heard.parts.get(label), material.statistics, label in material.built_in_words
+    if found is None:
+        return []
+    if without is not None and len(found) == len(material.heard.takes[label]):  # else it is not known which is whose
+        found = np.delete(found, without, axis=0)
+    parts = found.swapaxes(0, 1)
+    return [prototype(part, statistics, part[:, None], built_in=built_in, table=table) for part in parts]
+
+
+def _stacked(rows: list[Floats]) -> Floats:
+    """Return rows of a word and its parts as one array; where parts of some takes are not known, others stand twice."""
+    most = max(map(len, rows))
+    return np.stack([np.resize(takes, (most, takes.shape[1])) for takes in rows])
+
+
+def _own_cosine(label: str, material: Material, table: ScoreTable) -> float:
+    """Return the median cosine of a word's takes, as they are heard in rooms and noise, to all its other takes.
+
+    Nothing can ask for more: long phrases are less like themselves than short words. 1 of too few takes.
+    """
+    takes, before, statistics = material.heard.takes[label], material.heard.before.get(label), material.statistics
+    count, variants, _ = takes.shape
+    if count < _FEWEST or variants < 2:
+        return 1.0
+    found = []
+    for number, own in enumerate(takes):
+        others = np.arange(count) != number
+        whole = prototype(takes[others].reshape(-1, takes.shape[-1]), statistics, takes[others], table=table)
+        ago = order = None
+        if before is not None:
+            windows = before.rows.reshape(len(before.rows), count, -1, takes.shape[-1])
+            ago = np.stack([statistics.directions(rows) for rows in windows[:, number]])
+            rest = windows[:, others].reshape(len(windows), -1, takes.shape[-1])
+            order = directions_before(rest, before.length_s, statistics, table)
+        near = table.word_of(statistics.known).many_are_near if count > MANY else 1
+        rows = _stacked([whole, *_parts(label, material, table, without=number)])
+        found.append(cosines_to(statistics.directions(own[1:]), ago, rows, order, near, table))
+    return float(np.median(found))
 
 
 def _before(before: Before | None, material: Material, table: ScoreTable) -> Floats:

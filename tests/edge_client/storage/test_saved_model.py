@@ -24,7 +24,7 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
     listening = {name: array + 2 for name, array in first.bundle.weights.items()}
     labels = LabelMap(32).add("yes", "yes").add("siren")
     rows, before = np.arange(52, dtype=np.float32).reshape(2, 2, 13), np.arange(13, dtype=np.float32)[None]
-    yes = Prototype(rows, before, Prototype(rows[:1] + 1, before + 1))
+    yes = Prototype(rows, before, Prototype(rows[:1] + 1, before + 1), neutral=0.25)
     saved = Progress(
         architecture="cnn1",
         label_map=labels,
@@ -45,6 +45,7 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
     for one, wanted in zip((*found[:2], *found.rejected[:2]), (*yes[:2], *yes.rejected[:2]), strict=True):
         np.testing.assert_array_equal(one, wanted, strict=True)
     assert found.rejected.rejected is None
+    assert found.neutral == 0.25
     assert not dataclasses.replace(again.progress, background_trained=False).for_listening.prototypes
     assert again.progress == saved
     assert store.taught() == "0123456789abcdef"
@@ -63,11 +64,12 @@ def test_what_an_earlier_release_taught_is_heard_as_it_was_until_it_is_taught_an
     store.save(saved.bundle.weights, saved.listening, progress)
     assert store.taught() == "0123456789abcdef"
     arrays, document = unpack(read_twice(store.path))
-    del arrays["before/yes"], document["teaching"]
+    del arrays["before/yes"], arrays["neutral/yes"], document["teaching"]
     write_twice(store.path, pack(arrays, document))
     found = store.load(bundles["cnn1"]).progress.prototypes["yes"]
     np.testing.assert_array_equal(found.rows, rows)
     assert not found.before.any()
+    assert found.neutral == 1.0
     assert store.taught() == ""  # so the daemon learns the clips again
     for before, states in ((rows[0, 0], 1), (np.zeros_like(rows[0, 0]), 0)):  # of a release that knew one state
         write_twice(store.path, pack(arrays | {"before/yes": before}, document))
