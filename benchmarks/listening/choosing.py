@@ -25,6 +25,7 @@ from benchmarks.listening.own_words import OWNER, Owner, figures_of_own, mean, s
 from edge_client.clips.folders import store_digest
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Loaded
+from edge_client.detection.longer_words import longer_words
 from edge_client.detection.scores import Scorer, ScoreTable, Windows
 from edge_client.learning.teaching.job import NO_CLIPS, lesson_of
 from edge_client.learning.teaching.material import Material
@@ -67,7 +68,7 @@ class Device:
         found = {}
         for snr_db, one in self.heard.items():
             scores = one.hops.scored(scorer.of(one.windows))
-            listened = replace(one.hops.listened, labels=labels, heard=(), scores=scores)
+            listened = replace(one.hops.listened, labels=labels, heard=(), scores=scores, longer=longer_words(near))
             found[snr_db] = figures_of_own(listened, tails, one.words)
         return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from benchmarks.listening.material import RATE_HZ, Stream, Word
 from edge_client.audio.resampling import StreamResampler
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector, Loaded
+from edge_client.detection.longer_words import Held, Longer, longer_words
 from edge_client.detection.pace import pace_of
 from edge_client.detection.posterior_handling import RELEASE, ROUNDING_S, Decisions
 from edge_client.detection.thresholds import Tail
@@ -90,6 +91,7 @@ class Listened:
     # Share of its threshold below which a label is armed again; of thresholds below 0, as of minus a distance, 1 alone
     # makes sense.
     release: float = RELEASE
+    longer: Longer = field(default_factory=dict)  # as of a :class:`Detector`
 
     def at(self, thresholds: Floats | float) -> list[Heard]:
         """Decide again on the same scores, at thresholds of the labels, float32 [labels], or one of all."""
@@ -105,10 +107,12 @@ class Listened:
         each = np.zeros((len(self.labels), columns.shape[1]), np.float32) + columns
         deciding = Decisions(each, self.labels, self.config, self.lasting, release=self.release)
         heard: list[list[Heard]] = [[] for _ in each.T]
+        every: list[Held[Heard]] = [Held(self.longer) for _ in each.T]
         for row, at_s in zip(self.scores, self.at_s.tolist(), strict=True):
             best, now = deciding.decide(row, at_s)
-            for column in np.flatnonzero(now):
-                heard[column].append(Heard(at_s, self.labels[best]))
+            label = self.labels[best]
+            for found, held, is_heard in zip(heard, every, now.tolist(), strict=True):
+                found += held.update(at_s, label, Heard(at_s, label)) if is_heard else held.update(at_s, None)
         return heard
 
 
@@ -143,7 +147,8 @@ def listen(
     heard = tuple(Heard(event.time, event.label) for event in events if event.kind == "detected")
     times = np.array(at_s)
     means = averaged(np.array(scores), times, pace_of(config, loaded.model.manifest.feature_settings).average_s)
-    return Listened(label_map.names, heard, means, times, config, seconds, spent, loaded.lasting)
+    longer = longer_words(loaded.prototypes)
+    return Listened(label_map.names, heard, means, times, config, seconds, spent, loaded.lasting, longer=longer)
 
 
 def in_parts(samples: Floats) -> Sequence[Floats]:

@@ -211,7 +211,7 @@ class ListeningLoop:
         if hops:
             with self._lock:
                 self._latencies_s.append((time.perf_counter() - begin) / hops)
-            self.hearings.update(self._detector.standing, self._lasting)
+            self.hearings.update(self._detector.standing, self._lasting, self._detector.longer)
             for sink in self._publisher.sinks:
                 sink.level(self._input, self._detector.level_db, hops * self._detector.hop_samples / self._rate_hz)
         self._follow()

@@ -13,6 +13,7 @@ import numpy as np
 from edge_client.audio.level import FLOOR_DB, rms_dbfs
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.doubts import Doubt, Doubts
+from edge_client.detection.longer_words import Held, Longer, longer_words
 from edge_client.detection.pace import pace_of
 from edge_client.detection.posterior_handling import Decisions
 from edge_client.detection.scores import BEFORE_S, STATES, Scorer, windows_before
@@ -103,6 +104,7 @@ class Detector:
         self._in_hop = 0
         self._heard_samples = 0
         self._whole_from = settings.clip_samples  # so many samples of the stream complete the first window
+        self._held: Held[Heard] = Held({})
         self._going_on: dict[int, tuple[Event, float]] = {}
         self._interrupted: set[int] = set()  # slots of those that were said to be over since the stream stands still
         self._followed: list[Event] = []
@@ -123,6 +125,8 @@ class Detector:
         self._look, self._guesser = loaded.look, loaded.guesser
         self._label_map = label_map
         self._scorer = Scorer(model, label_map, loaded.prototypes, loaded.built_in)
+        listened_for = {name: one for name, one in loaded.prototypes.items() if name not in loaded.off}
+        self._held.longer = longer_words(listened_for)
         columns, average_s = self._thresholds(loaded.tails, loaded.thresholds)[:, None], self._pace.average_s
         labels = label_map.names
         self._decisions = Decisions(columns, labels, self._config, loaded.lasting, loaded.off, average_s=average_s)
@@ -158,13 +162,18 @@ class Detector:
         both = {name: pair for name, pair, off in zip(names, pairs, decisions.off, strict=True) if not off}
         return {label: both[label] for label in self.labels if label in both}
 
+    @property
+    def longer(self) -> Longer:
+        """Labels whose words begin as others do."""
+        return self._held.longer
+
     def window(self) -> Floats:
         """Return the newest complete window, float32 [clip_samples]; zeros stand for what was before the stream."""
         return self._window.copy()
 
     def push(self, samples: Floats) -> list[Heard]:
         """Take the stream's next samples, float32 [any number] at the model's rate; return what was heard in them."""
-        return [heard for _ in self._hops(samples) if (heard := self._classify()) is not None]
+        return [heard for _ in self._hops(samples) for heard in self._classify()]
 
     def take_followed(self) -> list[Event]:
         """Return, once, the events whose sounds went on for a while or are over (``ended``) since this was last asked.
@@ -225,7 +234,7 @@ class Detector:
             if self._heard_samples >= self._whole_from:
                 yield
 
-    def _classify(self) -> Heard | None:
+    def _classify(self) -> list[Heard]:
         self.counters.windows += 1
         self.level_db = rms_dbfs(self._window)
         at_s = self._heard_samples / self._settings.sample_rate_hz
@@ -261,12 +270,13 @@ class Detector:
             event = Event(now, "detected", label.name, label.class_id, score, self.level_db, input=self._input)
             if slot in self._decisions.sounding:
                 self._going_on[slot] = event, at_s
-            return Heard(event, self._whole(slot).copy())
+            return self._held.update(at_s, label.name, Heard(event, self._whole(slot).copy()))
+        certain = self._held.update(at_s, None)
         if sound is None:
-            return None
+            return certain
         guess = self._guess(sound)
         unknown = Event(now, "unknown", "unknown", None, sound.score, sound.level_db, input=self._input, guess=guess)
-        return Heard(unknown, sound.window)
+        return [*certain, Heard(unknown, sound.window)]
 
     def _whole(self, slot: int) -> Floats:
         """Return the newest window, and before it what a label's word may have begun in, float32 [samples]."""

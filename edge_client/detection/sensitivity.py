@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from edge_client.config.sections import DetectorConfig
+from edge_client.detection.longer_words import Held, Longer
 from edge_client.detection.posterior_handling import Decisions
 from edge_client.detection.thresholds import logits, probability
 
@@ -52,8 +53,11 @@ class StepCounts:
         self._counts = np.zeros((_HOURS, 0, STEPS + 1), np.int64)
         self._begin((), frozenset())
 
-    def update(self, standing: Mapping[str, tuple[float, float]], lasting: Collection[str]) -> None:
-        """Take the newest averaged score and the threshold of every label; ``lasting``: ``Loaded.lasting``."""
+    def update(self, standing: Mapping[str, tuple[float, float]], lasting: Collection[str], longer: Longer) -> None:
+        """Take the newest averaged score and the threshold of every label.
+
+        ``lasting``: ``Loaded.lasting``; ``longer``: ``Detector.longer``.
+        """
         now = self._clock()
         with self._lock:
             if self._labels != tuple(standing) or self._lasting != frozenset(lasting):
@@ -70,7 +74,10 @@ class StepCounts:
             self._decisions.columns[:, 0] = list(self._standing.values())
             scores = np.array([score for score, _ in standing.values()], np.float32)
             best, heard = self._decisions.decide(scores, now)
-            self._counts[hour % _HOURS, best] += heard[1:]
+            for step, (held, is_heard) in enumerate(zip(self._held, heard[1:].tolist(), strict=True)):
+                held.longer = longer
+                for slot in held.update(now, self._labels[best] if is_heard else None, best):
+                    self._counts[hour % _HOURS, slot, step] += 1
 
     def _begin(self, labels: tuple[str, ...], lasting: frozenset[str]) -> None:
         """Go on with other labels; what was counted of those that stay is kept."""
@@ -82,6 +89,7 @@ class StepCounts:
         self._since = {label: since for label, since in self._since.items() if label in labels}
         thresholds = np.tile(np.append(np.float32(1.0), self._steps), (len(labels), 1))
         self._decisions = Decisions(thresholds, labels, self._config, lasting)
+        self._held: list[Held[int]] = [Held({}) for _ in self._steps]
 
     def to_json(self) -> dict[str, Any]:
         """Return by label the ``threshold``, and how often it was ``heard`` at each step in the last ``hours``."""

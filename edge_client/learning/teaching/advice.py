@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edge_client.clips.folders import SOUND, WORD
+from edge_client.detection.longer_words import Longer
 from edge_client.learning.teaching.heard import Embeddings
 from edge_client.learning.teaching.material import SAME_SOUND
 from fleet_protocol.numbers.arrays import Doubles, Floats
@@ -29,6 +30,7 @@ _SHARED = {
     END: "{one!r} and {other!r} end alike: the device tells them apart by how they begin",
     BEGINNING: "{one!r} and {other!r} begin alike: the device tells them apart by how they end",
 }
+_LONGER = "{other!r} begins with {one!r}: the device waits {s:g} s for the rest before it tells of {one!r}"
 # Whitened cosines from which sounds are near one another, and how many of the nearest are named.
 _NEAR, _NAMED = 0.5, 3
 
@@ -43,13 +45,16 @@ class Advice:
     kind: str = ""  # "word" or "sound", where the front end hears both
 
 
-def advice_on(heard: Embeddings, statistics: EmbeddingStatistics, kinds: Mapping[str, str]) -> tuple[Advice, ...]:
+def advice_on(
+    heard: Embeddings, statistics: EmbeddingStatistics, kinds: Mapping[str, str], longer: Longer
+) -> tuple[Advice, ...]:
     """Return what would help every label that has takes; ``kinds`` of labels: WORD or SOUND."""
     found, shared, of_one = [], _shared_parts(heard, statistics), _spread_of_one_person(statistics)
     hears_both = isinstance(statistics, JointStatistics)
     for label, takes in heard.takes.items():
         parts = {other: shared[label, other] for other in sorted(heard.takes) if other != label}
         lines = _lines(label, kinds[label], heard, statistics, parts, of_one)
+        lines += tuple(_LONGER.format(one=label, other=other, s=s) for other, s in longer.get(label, {}).items())
         found.append(Advice(label, len(takes), lines, kinds[label] if hears_both else ""))
     return tuple(found)
 

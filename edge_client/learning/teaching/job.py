@@ -19,6 +19,7 @@ import numpy as np
 from edge_client.clips.folders import known_labels, labels_with_clips, store_digest
 from edge_client.clips.store import is_changing
 from edge_client.config import Config
+from edge_client.detection.longer_words import longer_words
 from edge_client.errors import RecordingError
 from edge_client.learning.class_links import adopt_classes, take_labels, without_silent
 from edge_client.learning.teaching.advice import Advice, advice_on
@@ -136,7 +137,7 @@ def go_over(config: Config, state: DeviceState, saved: SavedModel) -> DeviceMode
         unheard=material.listening_labels.off,
     )
     bundle = dataclasses.replace(saved.bundle, weights=taught.weights)
-    advice = advice_on(material.heard, material.statistics, material.kinds)
+    advice = advice_on(material.heard, material.statistics, material.kinds, longer_words(taught.prototypes))
     clips = sum(map(len, material.heard.takes.values()))
     model = SavedModel(bundle, taught.weights, progress)
     return DeviceModel(model, advice, clips, taught.tried, taught.refused)

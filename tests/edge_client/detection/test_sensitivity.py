@@ -30,7 +30,7 @@ def test_each_step_has_as_many_detections_as_the_detector_would_have_had(scores)
     expected = np.zeros((len(LABELS), STEPS + 1), int)
     for row in scores:
         now[0] += HOP_S
-        counts.update({label: (float(score), 0.8) for label, score in zip(LABELS, row, strict=True)}, {"bell"})
+        counts.update({label: (float(score), 0.8) for label, score in zip(LABELS, row, strict=True)}, {"bell"}, {})
         for step, handler in enumerate(deciding):
             if (slot := handler.update(row, now[0])) is not None:
                 expected[slot, step] += 1
@@ -51,7 +51,7 @@ def test_a_label_that_waits_for_another_is_counted_only_when_that_is_not_heard()
     for scores in rng.random((3000, 2)).astype(np.float32) ** 0.2:
         now[0] += HOP_S
         pairs = {label: (float(score), standing) for label, score in zip(("bell", "music"), scores, strict=True)}
-        counts.update(pairs, ())
+        counts.update(pairs, (), {})
         if (slot := handler.update(scores, now[0])) is not None:
             heard[slot] += 1
     assert [one["heard"][STEPS // 2] for one in counts.to_json().values()] == heard.tolist()
@@ -65,7 +65,7 @@ def test_a_day_is_counted_and_labels_come_and_go():
     def hear(**standing):
         for score in (0.0, 1.0):
             now[0] += 1.0
-            counts.update(dict.fromkeys(standing, (score, 0.5)), ())
+            counts.update(dict.fromkeys(standing, (score, 0.5)), (), {})
 
     hear(kettle=1)
     hear(kettle=1, bell=1)

@@ -23,7 +23,7 @@ def takes_of(statistics, mean, count, share=1.0, seed=0):
 def told(statistics, kind="word", **takes):
     """Return what would help labels, all of one kind, by label."""
     nobody = np.zeros((0, statistics.means.shape[1]), np.float32)
-    found = advice_on(Embeddings(takes, nobody, nobody), statistics, dict.fromkeys(takes, kind))
+    found = advice_on(Embeddings(takes, nobody, nobody), statistics, dict.fromkeys(takes, kind), {})
     return {one.label: one.lines for one in found}
 
 
@@ -33,15 +33,18 @@ def test_long_words_that_share_a_part_are_not_called_one_sound_but_told_apart_by
     ends = {"lights on": far, "lights off": far + spread[::-1], "music on": far, "the lights on": far}
     begins = {name: spread if name.endswith("lights on") or name == "lights off" else spread[::-1] for name in ends}
     takes = {name: takes_of(statistics, mean, 8) for name, mean in ends.items()}
+    longer = {"music on": {"music on please": 0.8}}
     before = {
         name: Before(takes_of(statistics, begin, 14, seed=int(rng.integers(99))).swapaxes(0, 1), 0.8)
         for name, begin in begins.items()
     }
     nobody = np.zeros((0, statistics.means.shape[1]), np.float32)
-    found = {
-        one.label: one.lines
-        for one in advice_on(Embeddings(takes, nobody, nobody, before=before), statistics, dict.fromkeys(takes, "word"))
-    }
+    heard, kinds = Embeddings(takes, nobody, nobody, before=before), dict.fromkeys(takes, "word")
+    found = {one.label: one.lines for one in advice_on(heard, statistics, kinds, longer)}
+    waits = (
+        "'music on please' begins with 'music on': the device waits 0.8 s for the rest before it tells of 'music on'"
+    )
+    assert waits in found["music on"]
     assert "'lights on' and 'music on' end alike: the device tells them apart by how they begin" in found["lights on"]
     assert "'lights on' and 'lights off' begin alike: the device tells them apart by how they end" in found["lights on"]
     assert any(line.startswith("'lights on' and 'the lights on' sound the same") for line in found["lights on"])
