@@ -24,7 +24,7 @@ import numpy as np
 from edge_client.audio.resampling import require_rate, resample_blocks
 from edge_client.errors import AudioError, RecordingError
 from fleet_protocol.bundle.feature_settings import FeatureSettings
-from fleet_protocol.numbers.arrays import Floats
+from fleet_protocol.numbers.arrays import Floats, Ints
 
 _log = logging.getLogger(__name__)
 
@@ -194,15 +194,38 @@ def loud_stretch(samples: Floats, sample_rate_hz: int) -> tuple[int, int]:
     Its frames lie within 17 dB of the loudest one and 6 dB above the room, pauses of up to 0.35 s between them. Both
     are 0 in a recording of zeros.
     """
-    size = round(_FRAME_S * sample_rate_hz)
-    power = np.square(samples[: len(samples) // size * size].reshape(-1, size)).mean(axis=1)
+    size, power = _power(samples, sample_rate_hz)
     if not power.any():
         return 0, 0
-    room = _ABOVE_ROOM * np.sort(power)[len(power) // 10]
-    loud = np.flatnonzero(power > min(max(_LOUD * power.max(), room), power.max() / 2))
-    groups = np.split(loud, np.flatnonzero(np.diff(loud) > PAUSE_S / _FRAME_S) + 1)
-    whole = max(groups, key=lambda group: power[group].sum())
+    whole = max(_sounds(power, power.max()), key=lambda group: power[group].sum())
     return int(whole[0]) * size, (int(whole[-1]) + 1) * size
+
+
+def since_pause(samples: Floats, settings: FeatureSettings) -> Floats:
+    """Return the newest clip of a stretch, float32 [samples], and before it what no pause parts from its loudest sound.
+
+    What was said before a word may be louder than the word.
+    """
+    size, power = _power(samples, settings.sample_rate_hz)
+    first = len(power) - settings.clip_samples // size
+    if first <= 0 or not power[first:].any():
+        return samples
+    sound = max(_sounds(power, power[first:].max()), key=lambda group: power[group[group >= first]].sum())
+    begin = int(sound[0]) * size - round(BESIDE_S * settings.sample_rate_hz)
+    return samples[max(0, min(begin, len(samples) - settings.clip_samples)) :]
+
+
+def _power(samples: Floats, sample_rate_hz: int) -> tuple[int, Floats]:
+    """Return the length of a frame in samples, and the power of each, float32 [frames]."""
+    size = round(_FRAME_S * sample_rate_hz)
+    return size, np.square(samples[: len(samples) // size * size].reshape(-1, size)).mean(axis=1)
+
+
+def _sounds(power: Floats, loudest: float) -> list[Ints]:
+    """Return the frames of each sound that is nearly as loud as the loudest frame asked for."""
+    room = _ABOVE_ROOM * np.sort(power)[len(power) // 10]
+    loud = np.flatnonzero(power > min(max(_LOUD * loudest, room), loudest / 2))
+    return np.split(loud, np.flatnonzero(np.diff(loud) > PAUSE_S / _FRAME_S) + 1)
 
 
 def longest_take_s(settings: FeatureSettings) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from edge_client.audio.level import FLOOR_DB, rms_dbfs
+from edge_client.audio.recordings import since_pause
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.doubts import Doubt, Doubts
 from edge_client.detection.longer_words import Held, Longer, longer_words
@@ -88,7 +89,7 @@ class Detector:
         settings = loaded.model.manifest.feature_settings
         self._settings: FeatureSettings = settings
         self.sample_rate_hz = settings.sample_rate_hz
-        self._doubts = None if loaded.doubt is None else Doubts(settings.clip_s, loaded.doubt)
+        self._doubts = None if loaded.doubt is None else Doubts(settings, loaded.doubt)
         self._pace = pace = pace_of(config, settings)
         self.hop_samples, hop_s = pace.hop_samples, pace.hop_s
         self._features = open_sliding(settings, pace.hop_frames)
@@ -270,7 +271,9 @@ class Detector:
             event = Event(now, "detected", label.name, label.class_id, score, self.level_db, input=self._input)
             if slot in self._decisions.sounding:
                 self._going_on[slot] = event, at_s
-            return self._held.update(at_s, label.name, Heard(event, self._whole(slot).copy()))
+            return self._held.update(
+                at_s, label.name, Heard(event, since_pause(self._whole(slot), self._settings).copy())
+            )
         certain = self._held.update(at_s, None)
         if sound is None:
             return certain

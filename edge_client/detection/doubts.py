@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from edge_client.audio.recordings import since_pause
 from edge_client.detection.thresholds import logits
+from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.numbers.arrays import Floats
 
 REACH = 2.0
@@ -36,9 +38,9 @@ class Doubt:
 class Doubts:
     """Follows the best label's score, window by window, and tells each doubtful sound once it is over."""
 
-    def __init__(self, clip_s: float, tell: Callable[[Doubt], None]) -> None:
-        """Begin. ``clip_s``: time below reach after which a sound is over; ``tell`` must not wait."""
-        self._clip_s, self._tell = clip_s, tell
+    def __init__(self, settings: FeatureSettings, tell: Callable[[Doubt], None]) -> None:
+        """Begin. A clip's time below reach a sound is over; ``tell`` must not wait."""
+        self._settings, self._tell = settings, tell
         self._told_s = -np.inf
         self.reset()
 
@@ -68,7 +70,7 @@ class Doubts:
         margin = float(above - below)
         if embedding is not None and (detected or margin >= -REACH):
             self._take(Doubt(now, label, detected, score, margin, sound, embedding.ravel()), at_s)
-        over = at_s - self._seen_s >= self._clip_s or at_s - self._began_s >= _LONGEST_S
+        over = at_s - self._seen_s >= self._settings.clip_s or at_s - self._began_s >= _LONGEST_S
         if self._sound is not None and over:
             self._end(at_s)
 
@@ -93,4 +95,4 @@ class Doubts:
         self.reset()
         if sound is not None and abs(sound.margin) <= REACH and at_s - self._told_s >= _PAUSE_S:
             self._told_s = at_s
-            self._tell(sound)
+            self._tell(replace(sound, sound=since_pause(sound.sound, self._settings)))

@@ -243,3 +243,24 @@ def test_of_a_sound_that_goes_on_a_short_word_and_noise_the_loudest_clip_is_hear
     begin, end = recordings.whole_stretch(np.float32(samples), PRESETS["log_mel"])
     assert end - begin == RATE
     assert begin == recordings.loudest_start(np.float32(samples), PRESETS["log_mel"])
+
+
+@pytest.mark.parametrize(
+    ("spoken", "kept_s"),
+    [
+        ({"talk": (0.0, 1.2), "phrase": (1.8, 3.4)}, 1.8),  # the pause, and a tenth of a second beside the phrase
+        ({"talk": (0.0, 1.2), "phrase": (1.4, 3.4)}, 3.5),  # no pause
+        ({"talk": (0.0, 1.2), "phrase": (3.0, 3.4)}, 1.0),  # a short word: a clip
+        ({"phrase": (1.0, 3.4)}, 2.6),
+        ({}, 3.5),
+    ],
+)
+def test_what_was_said_louder_before_a_pause_is_no_part_of_what_was_heard(spoken, kept_s):
+    rng = np.random.default_rng(0)
+    stretch = 0.001 * rng.standard_normal(round(3.5 * RATE)).astype(np.float32)
+    for what, (begin_s, end_s) in spoken.items():
+        part = slice(round(begin_s * RATE), round(end_s * RATE))
+        stretch[part] *= 400 if what == "talk" else 60
+    kept = recordings.since_pause(stretch, KWS)
+    assert len(kept) / RATE == pytest.approx(kept_s, abs=0.03)
+    np.testing.assert_array_equal(kept, stretch[-len(kept) :])

@@ -5,6 +5,7 @@ import pytest
 
 from edge_client.detection.doubts import REACH, Doubts
 from edge_client.detection.thresholds import probability
+from fleet_protocol.bundle.feature_settings import PRESETS
 
 HOP_S, THRESHOLD = 0.25, probability(2.0)
 
@@ -12,7 +13,7 @@ HOP_S, THRESHOLD = 0.25, probability(2.0)
 def follow(margins, detected=(), labels=None, hop_s=HOP_S):
     """Show so many windows whose scores lie so many logits off the threshold; None: too quiet. Return what is told."""
     told = []
-    doubts = Doubts(1.0, told.append)
+    doubts = Doubts(PRESETS["kws40"], told.append)
     for number, margin in enumerate(margins):
         score = 0.0 if margin is None else 1 / (1 + np.exp(-2.0 - margin))
         doubts.update(
