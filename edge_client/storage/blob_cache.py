@@ -67,10 +67,16 @@ class BlobCache:
         return next((prototypes for prototypes in found if prototypes.features == settings.digest), None)
 
     def _cached(self, unpack_blob: Callable[[bytes], T]) -> Iterator[T]:
-        """Read the blobs of one kind, the newest first; those of other kinds lie there too."""
-        cached = [path for path in finished_files(self.folder) if is_digest(path.name)]
-        for path in sorted(cached, key=lambda path: path.stat().st_mtime, reverse=True):
-            with contextlib.suppress(ProtocolError, DamagedError):
+        """Read the blobs of one kind, the newest first; those of other kinds lie there too.
+
+        The daemon may remove one meanwhile.
+        """
+        times: dict[Path, float] = {}
+        for path in finished_files(self.folder):
+            with contextlib.suppress(FileNotFoundError):
+                times[path] = path.stat().st_mtime
+        for path in sorted(filter(lambda path: is_digest(path.name), times), key=times.__getitem__, reverse=True):
+            with contextlib.suppress(ProtocolError, StateError):
                 yield unpack_blob(self.read(path.name))
 
     def keep(self, wanted: set[str], spare_bytes: int = 0) -> None:

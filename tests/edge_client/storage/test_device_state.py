@@ -10,6 +10,8 @@ from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.ground.atomic_files import write_durably
 from fleet_protocol.numbers.tensors import digest
+from tests.support.aggregator_process import SETTINGS
+from tests.support.sounds import public_set_of
 
 
 def test_a_failed_write_leaves_the_old_content_and_nothing_half_written(tmp_path):
@@ -41,6 +43,17 @@ def test_the_identity_is_drawn_once_and_private(tmp_path):
     assert len(first.secret) >= 32
     assert (tmp_path / "state" / "identity.json").stat().st_mode & 0o077 == 0
     assert (tmp_path / "state").stat().st_mode & 0o077 == 0
+
+
+def test_a_blob_that_is_removed_while_others_are_looked_for_is_passed_over(tmp_path):
+    kept = public_set_of(tmp_path / "public", ("yes", "no"), 2, SETTINGS)
+    blobs, data = BlobCache(tmp_path / "blobs"), kept.pack()
+    write_durably(blobs.path(digest(data)), data)
+    blobs.path("f" * 64).symlink_to(tmp_path / "gone")  # listed, and not there when it is looked at
+    found = blobs.public_set(kept.settings)
+    assert found is not None
+    assert found.class_ids == kept.class_ids
+    assert blobs.prototypes(kept.settings) is None
 
 
 def test_blobs_that_are_not_wanted_stay_only_as_far_as_there_is_room_for_them(tmp_path):
