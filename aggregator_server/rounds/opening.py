@@ -18,7 +18,7 @@ from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.publications import current_model, current_version, required_model, with_network
 from aggregator_server.rounds.participants import read_columns, read_statistics, select_of_fleet, select_of_group
-from aggregator_server.rounds.plan import parsed_plan, schedule_of
+from aggregator_server.rounds.plan_rows import parsed_plan, schedule_of
 from aggregator_server.rounds.private.stages import begin
 from aggregator_server.rounds.queries import (
     OF_FLEET,

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from aggregator_server import schemas
 from aggregator_server.errors import BlobError
 from aggregator_server.fleet.publications import model_blob
-from aggregator_server.rounds.plan import parsed_plan, schedule_of
+from aggregator_server.rounds.plan_rows import parsed_plan, schedule_of
 from aggregator_server.rounds.private.stages import private_info
 from aggregator_server.rounds.queries import COUNTS, IS_CANCELLED, OF_FLEET, is_open, require_round
 from aggregator_server.store.blobs import BlobStore

@@ -16,7 +16,7 @@ from aggregator_server.fleet.publications import feature_range, read_manifest, u
 from aggregator_server.fleet.reputation import note_refusal
 from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
 from aggregator_server.names import check_name
-from aggregator_server.rounds.plan import parsed_plan
+from aggregator_server.rounds.plan_rows import parsed_plan
 from aggregator_server.rounds.queries import is_open, no_such_round, state_of
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.store import Store

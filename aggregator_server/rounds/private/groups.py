@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import PrivateGroup
 from aggregator_server.fleet.classes import all_classes
-from aggregator_server.rounds.plan import parsed_plan
+from aggregator_server.rounds.plan_rows import parsed_plan
 from aggregator_server.store.tables import PARTICIPANTS, PARTS, PrivatePartRow, PrivateRoundRow, RoundRow
 from fleet_protocol.messages.private_rounds import Member, PrivateStage, PrivateWork, RevealedShares
 from fleet_protocol.messages.rest import Work

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import PrivateGroup
 from aggregator_server.fleet.reputation import QUARANTINED
-from aggregator_server.rounds.plan import parsed_plan
+from aggregator_server.rounds.plan_rows import parsed_plan
 from aggregator_server.rounds.private.groups import read_groups, roster_of
 from aggregator_server.schemas import PrivateGroupInfo, PrivateInfo
 from aggregator_server.store.tables import (
