@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator_server.aggregation.prototype_mean import GEOMETRIC_MEDIAN, combine
-from aggregator_server.rounds.private.stages import deal
+from aggregator_server.rounds.private.dealing import deal
 from aggregator_server.strategies.group_sums import heard
 from benchmarks.command import BenchmarkError, Command, said
 from benchmarks.takes import Takes

@@ -14,7 +14,7 @@ from aggregator_server.fleet.classes import all_classes, merged_classes
 from aggregator_server.fleet.publications import current_model, model_blob
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.limits import CLASSES
-from aggregator_server.rounds.private.groups import read_groups
+from aggregator_server.rounds.private.group_rows import read_groups
 from aggregator_server.rounds.private.stages import LAST
 from aggregator_server.rounds.queries import lock_open_round
 from aggregator_server.store.tables import ASSIGNMENTS, DEVICES, PARTICIPANTS, ClassRow, Json, PrivateRoundRow

@@ -21,7 +21,7 @@ from aggregator_server.aggregation.prototype_mean import combine
 from aggregator_server.discovery.public_embedding import PublicEmbedding
 from aggregator_server.fleet.reputation import suspicion_after
 from aggregator_server.limits import SUSPICION_IN_GROUPS
-from aggregator_server.rounds.private.stages import deal
+from aggregator_server.rounds.private.dealing import deal
 from benchmarks.command import recordings, said
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.messages.public_set import PublicSet

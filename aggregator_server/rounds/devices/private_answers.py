@@ -16,7 +16,7 @@ from aggregator_server.errors import MalformedUpdateError, RefusedError
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.reputation import is_quarantined
 from aggregator_server.rounds.plan_rows import parsed_plan
-from aggregator_server.rounds.private.groups import read_group, roster_of
+from aggregator_server.rounds.private.group_rows import read_group, roster_of
 from aggregator_server.rounds.queries import is_open, require_round, state_of
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ParticipantRow, PrivatePartRow, PrivateRoundRow, RoundRow, SigningKeyRow

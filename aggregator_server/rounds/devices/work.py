@@ -15,7 +15,7 @@ from aggregator_server.fleet.devices import STANDING, Standing, require_active
 from aggregator_server.fleet.publications import model_blob
 from aggregator_server.rounds.devices.uploads import check_metrics
 from aggregator_server.rounds.plan_rows import parsed_plan, plan_of_text, schedule_of
-from aggregator_server.rounds.private.groups import private_work
+from aggregator_server.rounds.private.group_rows import private_work
 from aggregator_server.rounds.queries import (
     OF_FLEET,
     OPEN_ROUND,

@@ -5,9 +5,7 @@ the round's time has passed. A step reads rows and writes rows, in one transacti
 changed nothing.
 """
 
-import random
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,32 +14,18 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import PrivateGroup
 from aggregator_server.fleet.reputation import QUARANTINED
-from aggregator_server.rounds.plan_rows import parsed_plan
-from aggregator_server.rounds.private.groups import read_groups, roster_of
+from aggregator_server.rounds.private.dealing import deal_groups
+from aggregator_server.rounds.private.group_rows import read_groups, roster_of
 from aggregator_server.schemas import PrivateGroupInfo, PrivateInfo
-from aggregator_server.store.tables import (
-    DEVICES,
-    PARTICIPANTS,
-    PARTS,
-    DeviceRow,
-    PrivatePartRow,
-    PrivateRoundRow,
-    RoundRow,
-)
+from aggregator_server.store.tables import DEVICES, PARTICIPANTS, PARTS, PrivatePartRow, PrivateRoundRow, RoundRow
 from fleet_protocol.messages.private_rounds import PrivateStage
 from fleet_protocol.messages.rest import RoundPlan
 from fleet_protocol.secure_sums.privacy_budget import epsilon_of, spent_by
-from fleet_protocol.secure_sums.roster import Roster, smallest_group
+from fleet_protocol.secure_sums.roster import Roster
 
 _NEXT: dict[PrivateStage, PrivateStage] = {"keys": "shares", "shares": "contribute", "contribute": "unmask"}
 LAST: PrivateStage = "unmask"
 _SHARE_OF_TIME: dict[PrivateStage, float] = {"keys": 1 / 4, "shares": 1 / 2, "contribute": 7 / 8, "unmask": 1.0}
-_OWN_KEYS = ("signing_key", "mask_key", "share_key")
-_SEAT = (
-    update(PARTS)
-    .where(PARTS.c.round_id == bindparam("of_round"), PARTS.c.device_id == bindparam("of_device"))
-    .values(group_index=bindparam("index"), place=bindparam("at_place"))
-)
 
 _TAKING_PART = (
     PARTICIPANTS.outerjoin(
@@ -83,7 +67,7 @@ def move(session: Session, row: RoundRow) -> str | None:
     """Put the open round, whose stage is over and not the last, into the next; or return why it ends here."""
     progress = session.get_one(PrivateRoundRow, row.round_id)
     stage = progress.stage
-    reason = _deal(session, row) if stage == "keys" else _drop(session, row, progress)
+    reason = deal_groups(session, row) if stage == "keys" else _drop(session, row, progress)
     progress.stage = _NEXT[stage]
     progress.ends_at = _ends_at(row, progress.stage)
     return reason
@@ -98,44 +82,6 @@ def forget(session: Session, round_id: int) -> None:
 def _ends_at(row: RoundRow, stage: PrivateStage) -> float:
     deadline = float(row.deadline_at or 0.0)  # an open round has one
     return row.opened_at + _SHARE_OF_TIME[stage] * (deadline - row.opened_at)
-
-
-def deal(device_ids: Sequence[str], group_size: int, draw: random.Random) -> list[list[str]]:
-    """Deal devices at random into groups of ``group_size`` or a few more; into one where there are not so many.
-
-    ``draw``: nobody may foresee it, or a liar could choose its group.
-    """
-    dealt = list(device_ids)
-    draw.shuffle(dealt)
-    count = max(1, len(dealt) // group_size)
-    return [dealt[index::count] for index in range(count)]
-
-
-def _deal(session: Session, row: RoundRow) -> str | None:
-    """Deal who sent keys into groups, or return why that cannot be."""
-    private = parsed_plan(row.plan).private
-    assert private is not None
-    sent = (
-        select(PrivatePartRow)
-        .join(DeviceRow, DeviceRow.device_id == PrivatePartRow.device_id)
-        .where(PrivatePartRow.round_id == row.round_id, DeviceRow.revoked_at.is_(None))
-        .where(DeviceRow.device_id.not_in(QUARANTINED))
-    )
-    keys_of = {part.device_id: part.keys for part in session.scalars(sent.order_by(PrivatePartRow.device_id))}
-    # Devices that share a key are one, or copies of one: no device would deal with them.
-    times = Counter(keys[name] for keys in keys_of.values() for name in _OWN_KEYS)
-    present = [one for one, keys in keys_of.items() if all(times[keys[name]] == 1 for name in _OWN_KEYS)]
-    needed = smallest_group(private.group_size)
-    if len(present) < needed:
-        return f"too few devices for a group: {len(present)} sent keys of their own, {needed} were needed"
-    dealt = deal(present, private.group_size, random.SystemRandom())
-    seats = [
-        {"of_round": row.round_id, "of_device": device_id, "index": index, "at_place": place}
-        for index, group in enumerate(dealt)
-        for place, device_id in enumerate(group)
-    ]
-    session.connection().execute(_SEAT, seats)
-    return None
 
 
 def _drop(session: Session, row: RoundRow, progress: PrivateRoundRow) -> str | None:
