@@ -16,9 +16,10 @@ from aggregator_server.rounds import queries
 from aggregator_server.rounds.computation import compute_here
 from aggregator_server.rounds.opening import open_next_group_round
 from aggregator_server.rounds.private.stages import move
+from aggregator_server.rounds.quorum import may_end, why_missed
 from aggregator_server.rounds.result import Compute, apply_result
 from aggregator_server.rounds.retention import remove_uploads
-from aggregator_server.rounds.snapshot import may_end, read_open_round, why_missed
+from aggregator_server.rounds.snapshot import read_open_round
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import RoundRow
 

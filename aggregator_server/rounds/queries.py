@@ -123,7 +123,7 @@ def no_such_round(round_id: int) -> RoundNotFoundError:
 def read_waiting(session: Session, now: float) -> tuple[bool, float | None]:
     """Return (whether the open round need not wait any longer, when it closes at the latest).
 
-    Of a private round that is said of its stage. The former as ``snapshot.may_end`` says it, but at the cost of one
+    Of a private round that is said of its stage. The former as ``quorum.may_end`` says it, but at the cost of one
     lookup: a server asks after every upload. The latter in seconds since 1970; None where no round is open.
     """
     found: Any = session.execute(_WAITING).first()

@@ -23,7 +23,8 @@ from aggregator_server.fleet.publications import public_set_row
 from aggregator_server.fleet.reputation import note_round
 from aggregator_server.limits import SUSPICION, SUSPICION_IN_GROUPS
 from aggregator_server.rounds.queries import mark_done, of_uploads, training_loss
-from aggregator_server.rounds.snapshot import RoundSnapshot, why_missed
+from aggregator_server.rounds.quorum import why_missed
+from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.expressions import batches
 from aggregator_server.store.tables import ACTIVE, BLOBS, AssignmentRow, ClassRow, ParticipantRow, RoundRow

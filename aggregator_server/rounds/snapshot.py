@@ -1,6 +1,5 @@
-"""The state of the open round at one instant: the input of the step that moves it forward, and whether it may end."""
+"""The state of the open round at one instant: the input of the step that moves it forward."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,6 @@ from aggregator_server.fleet.publications import current_model, model_blob
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.limits import CLASSES
 from aggregator_server.rounds.private.group_rows import read_groups
-from aggregator_server.rounds.private.stages import LAST
 from aggregator_server.rounds.queries import lock_open_round
 from aggregator_server.store.tables import ASSIGNMENTS, DEVICES, PARTICIPANTS, ClassRow, Json, PrivateRoundRow
 from fleet_protocol.messages.private_rounds import PrivateStage
@@ -108,34 +106,4 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
         class_terms=terms,
         stage=None if progress is None else progress.stage,
         private=None if progress is None else read_groups(session, row.round_id),
-    )
-
-
-def may_end(round_: RoundSnapshot, now: float) -> bool:
-    """Tell whether a round need not wait any longer: every selected device uploaded, or the deadline passed.
-
-    A private one waits until who uploaded has revealed shares, too.
-    """
-    if round_.private is not None:
-        revealed = {device_id for group in round_.private for device_id in group.revealed}
-        asked = {device_id for group in round_.private if group.dropped is None for device_id in group.uploaded}
-        waits = any(device_id in asked - revealed for device_id, _ in round_.uploads)
-        return round_.stage == LAST and (not waits or now >= round_.deadline_at)
-    return len(round_.uploads) == round_.selected or now >= round_.deadline_at
-
-
-def why_missed(round_: RoundSnapshot, uploads: int) -> str | None:
-    """Return why so many uploads do not suffice, or None where they do: the quorum is a share of the selected devices.
-
-    Devices that were revoked or put in quarantine do not count; one upload is always needed.
-    """
-    if not round_.selected:
-        return "every selected device was revoked, or put in quarantine"
-    quorum = float(round_.plan["quorum"])
-    needed = max(1, math.ceil(quorum * round_.selected - 1e-9))
-    if uploads >= needed:
-        return None
-    return (
-        f"quorum missed: {uploads} of {round_.selected} selected devices uploaded before the deadline, "
-        f"{needed} were needed (quorum {quorum:g})"
     )
