@@ -1,14 +1,13 @@
 """How long uploads stay stored: until their round is over. Tables keep digests.
 
 A file is removed only after the round's end is durable. A server that is killed in between removes what is left when
-it starts. So does what nothing names: a server that was killed between a blob and its row leaves it.
+it starts.
 """
 
 import logging
 from collections.abc import Iterable
 from itertools import islice
 
-from aggregator_server.limits import UNNAMED_S
 from aggregator_server.rounds.queries import UPLOADS_OF_CLOSED_ROUNDS
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ParticipantRow, RoundRow
@@ -31,19 +30,6 @@ def remove_left_uploads(store: Store) -> None:
         with store.reading() as session:
             over = session.scalars(UPLOADS_OF_CLOSED_ROUNDS.where(ParticipantRow.upload.in_(batch))).all()
         _remove(store, over)
-
-
-def sweep(store: Store, now: float) -> int:
-    """Remove the blobs that no row names and that are older than a day; return how many.
-
-    A blob is younger than that when its row is written: storing one anew makes it young.
-    """
-    removed, old = 0, (entry.sha256 for entry in store.blobs.entries() if entry.stored_at < now - UNNAMED_S)
-    while batch := list(islice(old, _BATCH)):
-        removed += store.remove_unnamed(batch)
-    if removed:
-        _log.info("%d arrays that nothing names were removed", removed)
-    return removed
 
 
 def _remove(store: Store, digests: Iterable[str | None]) -> None:

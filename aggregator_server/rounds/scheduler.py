@@ -11,8 +11,9 @@ from aggregator_server.limits import UNNAMED_S, WOKEN_AT_ONCE
 from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.queries import read_waiting
 from aggregator_server.rounds.result import Compute
-from aggregator_server.rounds.retention import remove_left_uploads, sweep
+from aggregator_server.rounds.retention import remove_left_uploads
 from aggregator_server.store.store import Store
+from aggregator_server.store.unnamed_blobs import sweep
 
 
 class Notifier:

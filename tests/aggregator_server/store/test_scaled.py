@@ -19,12 +19,12 @@ from aggregator_server.cli import main
 from aggregator_server.errors import BackupError, BlobError, StartError, StateAwayError
 from aggregator_server.fleet.audit import list_entries
 from aggregator_server.rounds.replies import describe_round
-from aggregator_server.rounds.retention import sweep
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.data_folder import why_not_meant
 from aggregator_server.store.location import Location, locate_by
 from aggregator_server.store.opening import alone, open_blobs, open_store, open_tables
 from aggregator_server.store.tables import BlobRow, ParticipantRow
+from aggregator_server.store.unnamed_blobs import sweep
 from aggregator_server.upkeep.backup import back_up, restore
 from aggregator_server.upkeep.check import check
 from aggregator_server.upkeep.copying import digests_of
