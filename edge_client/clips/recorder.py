@@ -18,7 +18,6 @@ from edge_client.audio.level import FRAME_S, levels_db, require_unclipped
 from edge_client.audio.recordings import longest_take_s, whole_stretch
 from edge_client.capture import AudioSource
 from edge_client.capture.microphone import Microphone
-from edge_client.capture.pauses import Pauses
 from edge_client.capture.playback import Cues
 from edge_client.capture.shared_microphone import borrowed_microphone
 from edge_client.clips.folders import Clip
@@ -26,6 +25,7 @@ from edge_client.clips.store import ClipStore
 from edge_client.config import Config
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import ClipError, TakeError
+from edge_client.pauses import Pauses
 from edge_client.storage.database import FILE, Database
 from edge_client.storage.owner_acts import Act, Move, OwnerActs
 from fleet_protocol.bundle.feature_settings import FeatureSettings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from edge_client.commands import Commands, open_device, report, set_command
 
 if TYPE_CHECKING:
-    from edge_client.capture.pauses import Pauses
+    from edge_client.pauses import Pauses
     from edge_client.storage.device_state import DeviceState
 
 
@@ -22,16 +22,16 @@ def add(commands: Commands) -> None:
 
 
 def _opened(options: argparse.Namespace) -> tuple[DeviceState, Pauses]:
-    from edge_client.capture.pauses import Pauses
+    from edge_client.pauses import Pauses
 
     config, state = open_device(options)
     return state, Pauses(state.database, config.hours)
 
 
 def _pause(options: argparse.Namespace) -> int:
-    from edge_client.capture.pauses import seconds_of
     from edge_client.daemon.status import PATIENCE_S, has_closed
     from edge_client.errors import StateError
+    from edge_client.pauses import seconds_of
 
     for_s = None if options.span is None else seconds_of(options.span)
     state, pauses = _opened(options)

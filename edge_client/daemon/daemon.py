@@ -17,7 +17,6 @@ from types import FrameType
 from typing import Any
 
 from edge_client.capture.microphone import Microphone
-from edge_client.capture.pauses import Pause, Pauses
 from edge_client.capture.shared_microphone import LentMicrophone
 from edge_client.clips.folders import labels_with_clips, own_labels
 from edge_client.clips.store import ClipStore
@@ -54,6 +53,7 @@ from edge_client.model.interpreter import installed_runtime
 from edge_client.model.self_test import check_runtime
 from edge_client.owner import Teaching
 from edge_client.owner_changes import empty_deleted
+from edge_client.pauses import Pause, Pauses
 from edge_client.questions.answers import OFFER, answer, finish_all
 from edge_client.questions.asking import Asker
 from edge_client.rules.sink import RulesSink

@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 from edge_client.audio.level import TOO_QUIET_DB, rms_dbfs
 from edge_client.capture.microphone import Microphone
-from edge_client.capture.pauses import Pauses
 from edge_client.config import FIRST_INPUT, Config, load_config
 from edge_client.config.location import find_config
 from edge_client.config.sections import MicrophoneConfig
@@ -25,6 +24,7 @@ from edge_client.fleet.enrolment import client_of_member
 from edge_client.model.interpreter import describe_runtime
 from edge_client.model.runtime import ModelRuntime
 from edge_client.model.self_test import check_runtime
+from edge_client.pauses import Pauses
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle.bundle_file import read_bundle
 from fleet_protocol.errors import AuricleError, CertificateError, LinkError, RefusedError

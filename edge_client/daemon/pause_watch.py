@@ -1,4 +1,4 @@
-"""Holds the daemon to the owner's pauses: its inputs are closed in one, and opened after it."""
+"""Holds the daemon to the pauses of ``edge_client/pauses.py``: its inputs are closed in one, and opened after it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from edge_client.capture.pauses import Pause, Pauses
 from edge_client.capture.shared_microphone import LentMicrophone, is_free
 from edge_client.errors import StateError
 from edge_client.events import Switch
+from edge_client.pauses import Pause, Pauses
 from edge_client.storage.device_state import DeviceState
 
 log = logging.getLogger(__name__)

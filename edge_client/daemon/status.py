@@ -9,10 +9,10 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Any
 
-from edge_client.capture.pauses import Pauses
 from edge_client.config import FIRST_INPUT
 from edge_client.errors import StateError
 from edge_client.events import Health
+from edge_client.pauses import Pauses
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.locks import in_memory, runtime_path
 from edge_client.storage.saved_model import Progress

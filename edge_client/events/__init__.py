@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from edge_client.capture.pauses import Pause
+    from edge_client.pauses import Pause
     from fleet_protocol.numbers.arrays import Floats
 
 Document = dict[str, str | float | None]

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from edge_client.capture.pauses import Pause
 from edge_client.config.sections import MqttConfig
 from edge_client.errors import EdgeError
 from edge_client.events import Asked, Event, Health, Sink, Switch
@@ -33,6 +32,7 @@ from edge_client.events.mqtt_commands import (
 )
 from edge_client.events.mqtt_connection import Connection
 from edge_client.logs import RateLimitedLog
+from edge_client.pauses import Pause
 from edge_client.storage.database import FILE, Database
 from edge_client.storage.label_keys import LabelKeys, label_key
 

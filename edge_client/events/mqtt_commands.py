@@ -7,9 +7,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edge_client.capture.pauses import Pause, seconds_of
 from edge_client.errors import ClipError, ConfigError, StateError
 from edge_client.events import Asked, Switch, iso
+from edge_client.pauses import Pause, seconds_of
 from edge_client.storage.database import Database
 
 log = logging.getLogger(__name__)

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from edge_client.capture.pauses import Pause
 from edge_client.config import Config
 from edge_client.events import Heard, Sink, Switch
 from edge_client.events.delivery import Delivery
 from edge_client.events.journal import Journal
 from edge_client.events.json_lines import JsonLines
 from edge_client.events.mqtt import MqttSink
+from edge_client.pauses import Pause
 from edge_client.storage.database import FILE, Database
 
 # Sounds that may wait for the disk, 64 kB each.

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from edge_client.capture.pauses import Pauses
 from edge_client.clips.folders import Clip, clip_files, clip_id_of, folder_of, rejected, store_digest
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
 from edge_client.config import Config
@@ -20,6 +19,7 @@ from edge_client.events.journal import past_events
 from edge_client.owner import Teaching
 from edge_client.owner_changes import say
 from edge_client.owner_undo import changes
+from edge_client.pauses import Pauses
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.owner_choices import Listened
 from fleet_protocol.bundle.ready_bundles import FOLDER

@@ -7,11 +7,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from edge_client.capture.pauses import seconds_of
 from edge_client.daemon.status import PATIENCE_S, has_closed
 from edge_client.errors import ClipError, StateError
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import read_form
+from edge_client.pauses import seconds_of
 
 
 def pausing_routes(device: OwnedDevice) -> list[Route]:

@@ -10,13 +10,13 @@ import numpy as np
 
 from edge_client.audio.level import OffsetFilter, rms_dbfs
 from edge_client.audio.resampling import StreamResampler
-from edge_client.capture.pauses import Pauses
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector, Loaded
 from edge_client.errors import EdgeError
 from edge_client.events import Event, Heard
 from edge_client.home.ears import Background
 from edge_client.home.line import HomeLine
+from edge_client.pauses import Pauses
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.errors import FeatureMismatchError
 

@@ -5,9 +5,9 @@ from datetime import datetime
 
 import pytest
 
-from edge_client.capture.pauses import Pauses, seconds_of
 from edge_client.config.hours import Hours
 from edge_client.errors import ConfigError, PausedError
+from edge_client.pauses import Pauses, seconds_of
 from edge_client.storage.database import FILE, Database
 
 DAY_S = 86_400.0

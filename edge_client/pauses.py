@@ -2,6 +2,8 @@
 
 A time that was asked for is measured by the clock that runs since the machine started, which nobody sets. After another
 start the time of the day has to do; where it cannot be right, the time begins anew (``edge_client.storage.ages``).
+
+``daemon/pause_watch.py`` closes the daemon's inputs in a pause.
 """
 
 from __future__ import annotations
