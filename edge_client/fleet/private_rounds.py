@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from edge_client.errors import WorkError
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.private_rounds import PrivateRoundNote
+from edge_client.storage.private_round_note import PrivateRoundNote
 from fleet_protocol.errors import SecureSumError
 from fleet_protocol.limits import LARGEST_GROUP, LEAST_GROUP
 from fleet_protocol.messages.private_rounds import EncryptedShares, PrivateWork, RevealedShares, RoundKeys

@@ -17,7 +17,8 @@ from edge_client.storage.identity import SIGNING_KEY, IdentityStore, MembershipS
 from edge_client.storage.locks import is_locked, take_lock
 from edge_client.storage.owner_acts import OwnerActs
 from edge_client.storage.owner_choices import OwnerChoices
-from edge_client.storage.private_rounds import PRIVACY, PrivacyLedger, PrivateRoundStore
+from edge_client.storage.privacy_ledger import PRIVACY, PrivacyLedger
+from edge_client.storage.private_round_note import PrivateRoundStore
 from edge_client.storage.saved_model import ModelStore
 from fleet_protocol.ground.atomic_files import leftovers, make_folder, remove_durably
 

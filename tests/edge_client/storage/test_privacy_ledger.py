@@ -4,7 +4,7 @@ import pytest
 
 from edge_client.fleet.private_rounds import PrivateRounds
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.private_rounds import Spent
+from edge_client.storage.privacy_ledger import Spent
 from fleet_protocol.bundle.ready_bundles import find_bundle
 from fleet_protocol.errors import SecureSumError
 from fleet_protocol.messages.private_rounds import PrivatePlan, PrivateWork
