@@ -44,8 +44,7 @@ from edge_client.events import Asked, Heard, Sink, Switch
 from edge_client.events.delivery import Delivery
 from edge_client.events.mqtt import MqttSink
 from edge_client.events.publisher import Publisher, open_sinks
-from edge_client.home.ears import HomeSink
-from edge_client.home.line import HomeLine, settle_homes
+from edge_client.home.broker_link import HomeLink, HomeSink, settle_homes
 from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.live import LiveFeed
 from edge_client.logs import RateLimitedLog, set_up_log
@@ -131,7 +130,7 @@ class Daemon:
         self._doubts = None if asker is None else Delivery("the questions", asker.consider, _DOUBTS)
         self._reload()
         self._pauses = PauseWatch(self._state, Pauses(self._state.database, config.hours))
-        self._home: HomeLine | None = None
+        self._home: HomeLink | None = None
         device_id = self._state.identity.load().device_id
         self._publisher = Publisher(self._open_sinks(device_id) if config.microphone else [], self._keep_sound)
         runtime = installed_runtime() or "none"
@@ -155,7 +154,7 @@ class Daemon:
         broker = next((sink.say for sink in sinks if isinstance(sink, MqttSink)), None)
         rules = RulesSink(config.rules, config.device.name, database, self._config_path.parent, broker)
         sinks.append(rules)
-        self._home = HomeLine.of(config, device_id, "daemon", rules.at_home)
+        self._home = HomeLink.of(config, device_id, "daemon", rules.at_home)
         if self._home is not None:
             sinks.append(HomeSink(self._home))
         with self._tried("leave the home that it was in"):

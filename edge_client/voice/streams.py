@@ -14,8 +14,8 @@ from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector, Loaded
 from edge_client.errors import EdgeError
 from edge_client.events import Event, Heard
-from edge_client.home.ears import Background
-from edge_client.home.line import HomeLine
+from edge_client.home.broker_link import HomeLink
+from edge_client.home.input_levels import Background
 from edge_client.pauses import Pauses
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.errors import FeatureMismatchError
@@ -48,7 +48,7 @@ class Listening:
         # Raises PausedError where the device is paused: then no sound is taken; StateError, OSError.
         self.require_awake = Pauses(self._state.database, config.hours).require_awake
         device_id = "" if config.home is None else self._state.identity.load().device_id
-        self.home = HomeLine.of(config, device_id, "wyoming")
+        self.home = HomeLink.of(config, device_id, "wyoming")
 
     def load(self) -> Loaded:
         """Return a model of one's own, and its labels. Raises EdgeError."""

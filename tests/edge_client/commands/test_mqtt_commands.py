@@ -5,7 +5,7 @@ import json
 from edge_client.events import Health
 from edge_client.events.mqtt import MqttSink
 from tests.edge_client.events.test_home_assistant import retained
-from tests.edge_client.home.test_line import Ear
+from tests.edge_client.home.test_broker_link import Ear
 from tests.support.desk import free_port
 from tests.support.mqtt_broker import DEVICE, Broker, Reader, event, needs_broker
 

@@ -4,14 +4,11 @@ import dataclasses
 import json
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-from edge_client.audio.level import rms_dbfs
 from edge_client.config.sections import HomeConfig
 from edge_client.events import Event
-from edge_client.home.ears import Background, HomeSink
-from edge_client.home.line import HomeLine, settle_homes
+from edge_client.home.broker_link import HomeLink, HomeSink, settle_homes
 from edge_client.storage.database import Database
 from tests.support.edge_process import wait_for
 from tests.support.mqtt_broker import Broker, Reader, needs_broker, starting
@@ -26,11 +23,11 @@ def start():
 
 
 class Ear(HomeSink):
-    """The line of a device, and what it was told."""
+    """The link of a device, and what it was told."""
 
     def __init__(self, broker, name, home=HOME):
         self.told = []
-        super().__init__(HomeLine(home, broker.config(), (name * 4, name), "daemon", self.told.append))
+        super().__init__(HomeLink(home, broker.config(), (name * 4, name), "daemon", self.told.append))
 
     def hears(self, label="doorbell", noise_db=-60.0):
         for _ in range(4):
@@ -39,8 +36,8 @@ class Ear(HomeSink):
 
 
 def known_to_each_other(ears):
-    names = sorted(ear.line._name for ear in ears)
-    wait_for(lambda: all(ear.line.devices == names for ear in ears), what="all devices of the home")
+    names = sorted(ear.link._name for ear in ears)
+    wait_for(lambda: all(ear.link.devices == names for ear in ears), what="all devices of the home")
 
 
 @needs_broker
@@ -80,8 +77,8 @@ def test_home_assistant_finds_the_home_and_strangers_messages_do_no_harm(start, 
         reader.client.publish(f"auricle/home/villa/device/{number}", "x" * 10_000, qos=1)
     ears[0].hears()
     wait_for(lambda: all(ear.told for ear in ears), what="the event")
-    assert len(ears[0].line.devices) <= 64
-    assert max(map(len, ears[0].line.devices)) <= 400
+    assert len(ears[0].link.devices) <= 64
+    assert max(map(len, ears[0].link.devices)) <= 400
 
 
 @needs_broker
@@ -90,7 +87,7 @@ def test_a_device_that_leaves_or_dies_is_no_longer_of_the_home(start, tmp_path):
     ears = [start(Ear, broker, name) for name in ("attic", "hall")]
     known_to_each_other(ears)
     ears[1].close()
-    wait_for(lambda: ears[0].line.devices == ["attic"], what="the home without hall")
+    wait_for(lambda: ears[0].link.devices == ["attic"], what="the home without hall")
 
 
 @needs_broker
@@ -131,20 +128,7 @@ def test_without_its_broker_each_device_hears_for_itself(start, tmp_path):
     ears = [start(Ear, broker, name) for name in ("attic", "hall")]
     known_to_each_other(ears)
     broker.kill()
-    wait_for(lambda: all(ear.line.trouble() for ear in ears), what="the broker's end")
+    wait_for(lambda: all(ear.link.trouble() for ear in ears), what="the broker's end")
     for ear in ears:
         ear.hears()
     assert [[one.name for one in ear.told[0].heard] for ear in ears] == [["attic"], ["hall"]]
-
-
-def test_a_background_is_what_is_there_most_of_the_time():
-    quiet, loud = Background(), Background()
-    assert quiet.snr_db(-20.0) == 0.0
-    rng = np.random.default_rng(1)
-    for _ in range(200):
-        quiet.take(rms_dbfs(rng.normal(0, 0.001, 1600).astype(np.float32)), 0.1)
-        loud.take(-30.0, 0.1)
-    quiet.take(rms_dbfs(rng.normal(0, 0.5, 1600).astype(np.float32)), 0.1)  # a sound itself hardly counts
-    assert quiet.snr_db(-20.0) == pytest.approx(40.0, abs=0.5)
-    assert loud.snr_db(-20.0) == pytest.approx(10.0, abs=0.1)
-    assert loud.snr_db(float("-inf")) == pytest.approx(-70.0, abs=0.1)

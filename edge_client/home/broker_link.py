@@ -1,4 +1,4 @@
-"""A device's line to its home: sends what its ears heard, and tells which event that was part of.
+"""A device's link to its home by a broker: sends what its ears heard, and tells which event that was part of.
 
 Where the broker is away, or does not answer, a hearing stands alone: no device becomes deaf by its home.
 """
@@ -10,17 +10,19 @@ import logging
 import threading
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future
 
 from edge_client.config import Config
 from edge_client.config.sections import HomeConfig, MqttConfig
 from edge_client.errors import EdgeError
-from edge_client.events import Event
+from edge_client.events import Event, Sink
 from edge_client.events.home_assistant import discovery_of_home, home_base
 from edge_client.events.mqtt_clear import clear_home
 from edge_client.events.mqtt_connection import Connection
 from edge_client.home.arbitration import Arbiter, Hearing, HomeEvent, Over, Purpose, read_message
+from edge_client.home.input_levels import Background
 from edge_client.logs import RateLimitedLog
 from edge_client.storage.database import Database
 
@@ -31,7 +33,7 @@ _HOMES = "homes"  # the note of those that this device is and was in
 _MOST_DEVICES, _LONGEST_NAME = 64, 400
 
 
-class HomeLine:
+class HomeLink:
     """One program's: the daemon's, and that of the wake words. Its methods never wait for the broker."""
 
     def __init__(
@@ -49,7 +51,7 @@ class HomeLine:
             mqtt: The broker.
             device: The device's identifier, and its name for people.
             program: Of several on one device; each has an identifier of its own.
-            heard: Takes each event of the home, in a thread of the line.
+            heard: Takes each event of the home, in a thread of the link.
 
         Raises ConfigError if paho-mqtt is not installed, or too old.
         """
@@ -70,8 +72,8 @@ class HomeLine:
     @classmethod
     def of(
         cls, config: Config, device_id: str, program: str, heard: Callable[[HomeEvent], None] | None = None
-    ) -> HomeLine | None:
-        """Return the line of a configured device; None where it is in no home."""
+    ) -> HomeLink | None:
+        """Return the link of a configured device; None where it is in no home."""
         if config.home is None or config.mqtt is None:
             return None
         return cls(config.home, config.mqtt, (device_id, config.device.name), program, heard)
@@ -186,6 +188,27 @@ class HomeLine:
             future.set_result(event)
         if event.best.purpose == "event" and self._heard is not None:
             self._heard(event)
+
+
+class HomeSink(Sink):
+    """Sends detections with their signal-to-noise ratio."""
+
+    def __init__(self, link: HomeLink) -> None:
+        self.link = link
+        self._backgrounds: defaultdict[str, Background] = defaultdict(Background)
+
+    def level(self, heard_by: str, level_db: float, seconds: float) -> None:
+        """Take the level of an input for its background."""
+        self._backgrounds[heard_by].take(level_db, seconds)
+
+    def publish(self, event: Event) -> None:
+        """Tell what was detected; sounds without a name are nobody else's."""
+        if event.kind == "detected":
+            self.link.say("event", event, event.input, self._backgrounds[event.input].snr_db(event.level_db))
+
+    def close(self) -> None:
+        """Leave the home."""
+        self.link.close()
 
 
 def settle_homes(config: Config, database: Database, device_id: str) -> threading.Thread | None:

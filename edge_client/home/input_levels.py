@@ -1,14 +1,11 @@
-"""What an ear of a home hears, and how far it stands out of the ear's background."""
+"""How loud the background of an input is, and how far a sound stands out of it."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
+from collections import deque
 
 import numpy as np
-
-from edge_client.events import Event, Sink
-from edge_client.home.line import HomeLine
 
 # Digital silence is no quieter than this: else an input that gives some would seem the best ear.
 _LOWEST_DB = -100.0
@@ -36,24 +33,3 @@ class Background:
         if not self._levels_db:
             return 0.0
         return max(level_db, _LOWEST_DB) - float(np.quantile(self._levels_db, _QUIETER))
-
-
-class HomeSink(Sink):
-    """Sends detections with their signal-to-noise ratio."""
-
-    def __init__(self, line: HomeLine) -> None:
-        self.line = line
-        self._backgrounds: defaultdict[str, Background] = defaultdict(Background)
-
-    def level(self, heard_by: str, level_db: float, seconds: float) -> None:
-        """Take the level of an input for its background."""
-        self._backgrounds[heard_by].take(level_db, seconds)
-
-    def publish(self, event: Event) -> None:
-        """Tell what was detected; sounds without a name are nobody else's."""
-        if event.kind == "detected":
-            self.line.say("event", event, event.input, self._backgrounds[event.input].snr_db(event.level_db))
-
-    def close(self) -> None:
-        """Leave the home."""
-        self.line.close()
