@@ -95,7 +95,7 @@ class Trainable:
         for weight, anchor, velocity, gradient in zip(
             self._weights, self._anchors, self._velocities, gradients, strict=True
         ):
-            drift = weight - anchor
+            drift = weight - anchor  # of the proximal term, whose gradient is `drift * proximal`
             distance += tf.reduce_sum(drift * drift)
             total = tf.transpose(gradient, _TO_STORED[len(gradient.shape)]) + drift * proximal
             speed = velocity * momentum - total * learning_rate

@@ -1,6 +1,9 @@
-"""FedProx (Li et al. 2020): cross-entropy + mu/2 ||w - w_global||^2, so that devices do not drift apart.
+"""FedProx (Li et al. 2020): cross-entropy and a proximal term, so that devices do not drift apart.
 
-The term is ``proximal`` of the training step, model_export/trainable.py.
+    proximal/2 ||w - w_global||^2, of gradient proximal (w - w_global)
+
+``Trainable.train`` in model_export/trainable.py computes the term within a bundle's graph. Its ``set_weights`` keeps
+w_global.
 """
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
