@@ -16,7 +16,7 @@ function explain(slider, moved = true) {
   const minutes = Math.max(1, Math.round(60 * hours));
   const short = minutes === 1 ? "minute" : `${minutes} minutes`;
   const span = hours >= 23 ? "day" : hours >= 1.5 ? `${Math.round(hours)} hours` : short;
-  const words = `Heard from ${percent} % on: would have been ${count === "1" ? "1 detection" : `${count} detections`} in the last ${span}.`;
+  const words = `Heard from ${percent} % on: that would have been ${count === "1" ? "1 detection" : `${count} detections`} in the last ${span}.`;
   slider.setAttribute("aria-valuetext", `${percent} %`);
   slider.parentElement.querySelector("p").textContent = words;
 }

@@ -175,7 +175,11 @@ function finish(label, done) {
   part("learned").dataset.state = "doing";
   watching = { label, learned: false };
   following?.close();
-  following = follow(heard, (_, why) => (part("after-silent").textContent = why && `The device hears nothing now: ${why}.`));
+  following = follow(heard, (_, why) => {
+    // Just after the takes the daemon says for a while that somebody records.
+    const early = part("learned").dataset.state === "doing" && !watching?.taught;
+    part("after-silent").textContent = why && !early ? `The device hears nothing now: ${why}.` : "";
+  });
   setTimeout(look, 1000, watching);
 }
 

@@ -63,7 +63,7 @@ def test_a_sound_is_made_more_sensitive_renamed_deleted_and_all_of_it_undone(ope
     slider = card(opened, "kettle").get_by_label("Sensitivity to kettle", exact=True)
     slider.fill(str(step))
     card(opened, "kettle").get_by_text(
-        re.compile(r"Heard from 99.85 % on: would have been \d+ detections? in the last (?!1 minutes)")
+        re.compile(r"Heard from 99.85 % on: that would have been \d+ detections? in the last (?!1 minutes)")
     ).wait_for()
     wait_for(lambda: heard_from(shelf, "kettle") == round(threshold_at(step), 5), what="another threshold")
     card(opened, "kettle").get_by_role("button", name="Rename kettle").click()

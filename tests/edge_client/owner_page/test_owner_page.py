@@ -201,7 +201,9 @@ def test_no_rule_of_accessibility_is_broken_on_phones(browser, shelf):
         found = Axe().run(page)
         if found.violations_count:
             broken[address] = found.generate_report()
-        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), address
+        for width in (320, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), (address, width)
     context.close()
     assert broken == {}
 
