@@ -1,12 +1,13 @@
 """Files that somebody names: a pipe would be waited for, a device such as /dev/zero read for ever."""
 
+import stat
 from pathlib import Path
 
 
 def require_regular(path: Path, most_bytes: int) -> None:
     """Look at a file before it is opened. Raises OSError: it is not there, is no regular file, or has more bytes."""
     found = path.stat()
-    if not path.is_file():
+    if not stat.S_ISREG(found.st_mode):
         raise OSError(f"{path} is no regular file")
     if found.st_size > most_bytes:
         raise _too_large(path, most_bytes)

@@ -6,14 +6,13 @@ it starts.
 
 import logging
 from collections.abc import Iterable
-from itertools import islice
 
 from aggregator_server.rounds.queries import UPLOADS_OF_CLOSED_ROUNDS
+from aggregator_server.store.expressions import batches
 from aggregator_server.store.store import Store
 from aggregator_server.store.tables import ParticipantRow, RoundRow
 
 _log = logging.getLogger(__name__)
-_BATCH = 500  # a statement takes only so many parameters
 
 
 def remove_uploads(store: Store, round_id: int) -> None:
@@ -25,8 +24,7 @@ def remove_uploads(store: Store, round_id: int) -> None:
 
 def remove_left_uploads(store: Store) -> None:
     """Remove the files of every round that is over, when the server starts."""
-    present = store.blobs.digests()
-    while batch := list(islice(present, _BATCH)):
+    for batch in batches(store.blobs.digests()):
         with store.reading() as session:
             over = session.scalars(UPLOADS_OF_CLOSED_ROUNDS.where(ParticipantRow.upload.in_(batch))).all()
         _remove(store, over)

@@ -1,6 +1,7 @@
 """Expressions that each database writes in its own way, for indices and for the queries that use them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, String, func
@@ -70,7 +71,8 @@ T = TypeVar("T")
 _PARAMETERS = 500  # a statement takes only so many
 
 
-def batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
+def batches(values: Iterable[T]) -> Iterator[list[T]]:
     """Yield values in parts that a statement takes as parameters."""
-    for first in range(0, len(values), _PARAMETERS):
-        yield values[first : first + _PARAMETERS]
+    left = iter(values)
+    while batch := list(islice(left, _PARAMETERS)):
+        yield batch

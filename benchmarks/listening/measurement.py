@@ -14,7 +14,7 @@ from benchmarks.listening.material import RATE_HZ, Stream, Word
 from edge_client.audio.resampling import StreamResampler
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector, Loaded
-from edge_client.detection.longer_words import Held, Longer, longer_words
+from edge_client.detection.longer_words import Held, Longer
 from edge_client.detection.pace import pace_of
 from edge_client.detection.posterior_handling import RELEASE, ROUNDING_S, Decisions
 from edge_client.detection.thresholds import Tail
@@ -147,8 +147,8 @@ def listen(
     heard = tuple(Heard(event.time, event.label) for event in events if event.kind == "detected")
     times = np.array(at_s)
     means = averaged(np.array(scores), times, pace_of(config, loaded.model.manifest.feature_settings).average_s)
-    longer = longer_words(loaded.prototypes)
-    return Listened(label_map.names, heard, means, times, config, seconds, spent, loaded.lasting, longer=longer)
+    lasting, longer = loaded.lasting, loaded.longer
+    return Listened(label_map.names, heard, means, times, config, seconds, spent, lasting, longer=longer)
 
 
 def in_parts(samples: Floats) -> Sequence[Floats]:

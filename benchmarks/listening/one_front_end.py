@@ -10,7 +10,6 @@ import numpy as np
 from benchmarks.listening.measurement import Listened, averaged, listen
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Loaded
-from edge_client.detection.longer_words import longer_words
 from edge_client.detection.pace import Pace, pace_of
 from edge_client.detection.scores import Scorer, windows_before
 from fleet_protocol.numbers.arrays import Bools, Floats
@@ -66,7 +65,7 @@ def listen_for_all(one: Loaded, parts: Iterable[Floats], config: DetectorConfig)
     def of(loaded: Loaded) -> Listened:
         scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes, loaded.built_in)
         scores = hops.scored(scorer(hops.features, hops.earlier(scorer.states)))
-        labels, longer = loaded.label_map.names, longer_words(loaded.prototypes)
+        labels, longer = loaded.label_map.names, loaded.longer
         return replace(hops.listened, labels=labels, heard=(), scores=scores, lasting=loaded.lasting, longer=longer)
 
     return of

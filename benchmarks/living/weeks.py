@@ -88,8 +88,8 @@ def thresholds(labels: Sequence[str], tails: Mapping[str, Tail], promises: Seque
 
 def decided(loaded: Loaded, means: Floats, at_s: Doubles, columns: Floats, config: DetectorConfig) -> list[list[Heard]]:
     """Return what a detector hears with averaged scores, float32 [windows, labels], at each [labels, thresholds]."""
-    names, lasting = loaded.label_map.names, loaded.lasting
-    return Listened(names, (), means, at_s, config, 0.0, lasting=lasting).at_each(columns)
+    names, lasting, longer = loaded.label_map.names, loaded.lasting, loaded.longer
+    return Listened(names, (), means, at_s, config, 0.0, lasting=lasting, longer=longer).at_each(columns)
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ _POLL_S = 0.5
 _DAMAGE_KEPT = 20
 # Seconds between two looks at how the daemon is.
 _STATUS_S = 2.0
-# Doubtful sounds that may wait for the disk, 64 kB each, and how long their last one is waited for at the end, s.
+# Doubtful sounds that may wait for the disk, 64 kB a second, and how long their last one is waited for at the end, s.
 _DOUBTS, _QUESTIONS_GRACE_S = 4, 2.0
 _FEED_S = 5.0
 _CLOCK_SET_S = 1.0

@@ -53,6 +53,11 @@ class Loaded:
     look: Callable[[float, Floats | None, str, str], None] | None = None
     doubt: Callable[[Doubt], None] | None = None  # takes every sound of which it is doubtful whether it is a label
 
+    @property
+    def longer(self) -> Longer:
+        """Labels whose words begin as others do, of those that are listened for."""
+        return longer_words({name: one for name, one in self.prototypes.items() if name not in self.off})
+
 
 @dataclass
 class Counters:
@@ -126,8 +131,7 @@ class Detector:
         self._look, self._guesser = loaded.look, loaded.guesser
         self._label_map = label_map
         self._scorer = Scorer(model, label_map, loaded.prototypes, loaded.built_in)
-        listened_for = {name: one for name, one in loaded.prototypes.items() if name not in loaded.off}
-        self._held.longer = longer_words(listened_for)
+        self._held.longer = loaded.longer
         columns, average_s = self._thresholds(loaded.tails, loaded.thresholds)[:, None], self._pace.average_s
         labels = label_map.names
         self._decisions = Decisions(columns, labels, self._config, loaded.lasting, loaded.off, average_s=average_s)
@@ -165,7 +169,7 @@ class Detector:
 
     @property
     def longer(self) -> Longer:
-        """Labels whose words begin as others do."""
+        """As of what it listens with now, :class:`Loaded`."""
         return self._held.longer
 
     def window(self) -> Floats:

@@ -39,7 +39,7 @@ class Doubts:
     """Follows the best label's score, window by window, and tells each doubtful sound once it is over."""
 
     def __init__(self, settings: FeatureSettings, tell: Callable[[Doubt], None]) -> None:
-        """Begin. A clip's time below reach a sound is over; ``tell`` must not wait."""
+        """Begin. A sound is over when its label was below reach for as long as a clip is; ``tell`` must not wait."""
         self._settings, self._tell = settings, tell
         self._told_s = -np.inf
         self.reset()

@@ -65,8 +65,7 @@ class UnknownSounds:
     @property
     def samples(self) -> int:
         """How many of the stream's newest samples :meth:`update` needs."""
-        longest_s = self._clip_s if self._longest_s == self._clip_s else self._longest_s + 2 * self._hop_s + PAUSE_S
-        return round(longest_s * self._settings.sample_rate_hz)
+        return round((self._longest_s + 2 * self._hop_s + PAUSE_S) * self._settings.sample_rate_hz)
 
     def forget(self) -> None:
         """Forget the sound that has begun: the stream stood still."""

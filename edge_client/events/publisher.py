@@ -15,7 +15,7 @@ from edge_client.events.mqtt import MqttSink
 from edge_client.pauses import Pause
 from edge_client.storage.database import FILE, Database
 
-# Sounds that may wait for the disk, 64 kB each.
+# Sounds that may wait for the disk, 64 kB a second.
 _MAX_WAITING = 16
 _GRACE_S = 2.0
 
