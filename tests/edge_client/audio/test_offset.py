@@ -1,7 +1,5 @@
 """What a microphone's constant offset adds to sound is gone before anything hears it, and the sound stays."""
 
-import json
-
 import numpy as np
 import pytest
 import soundfile
@@ -49,8 +47,7 @@ def test_a_device_hears_and_measures_through_an_offset_what_it_does_without(tmp_
     soundfile.write(device.folder / "recordings" / "live.wav", np.concatenate(sounds) + 0.25, RATE_HZ)
 
     def heard():
-        events = [json.loads(line) for line in (device.folder / "events").read_text().splitlines()]
-        return [event["level_db"] for event in events if event["label"] == "bell"]
+        return [event["level_db"] for event in device.events() if event["label"] == "bell"]
 
     with device.start():
         wait_for(lambda: len(heard()) >= 4, what="four bells")

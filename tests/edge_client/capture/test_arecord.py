@@ -7,6 +7,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
+from edge_client.capture import arecord
 from edge_client.capture.arecord import arecord_devices, open_arecord
 from edge_client.capture.microphone import Microphone
 from edge_client.config.sections import MicrophoneConfig
@@ -40,6 +41,7 @@ def card(tmp_path, monkeypatch):
     program.write_text(CARD)
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(arecord, "_TIMEOUT_S", 180.0)  # a busy machine takes long to start a process
     return tmp_path
 
 
@@ -79,8 +81,8 @@ def test_a_device_in_use_is_named_with_the_reason(card):
 @pytest.mark.parametrize(("channel", "level"), [(1, 1 / 32), (2, -1 / 4)])
 def test_one_of_its_channels_is_heard_alone(channel, level):
     stream = open_arecord(MicrophoneConfig(channel=channel), 48_000, threading.Event())
-    stream.process.wait(60.0, threading.Event())
-    assert set(stream.read(1.0)) == {np.float32(level)}
+    stream.process.wait(180.0, threading.Event())
+    assert set(stream.read(180.0)) == {np.float32(level)}
     stream.process.close()
     with pytest.raises(AudioError, match=r"2 channels; \[microphone\] channel = 7"):
         open_arecord(MicrophoneConfig(channel=7), 48_000, threading.Event())
@@ -90,7 +92,7 @@ def test_opposite_phases_and_a_rate_below_the_models_are_said(card, caplog):
     (card / "frames").write_bytes(np.tile(np.array([[8_192, -8_192]], "<i2"), (500, 1)).tobytes())
     with closing(Microphone(MicrophoneConfig(rate_hz=44_100), 48_000)) as microphone:
         assert "records at 44100 Hz, and the model hears at 48000 Hz" in caplog.text
-        end = time.monotonic() + 60
+        end = time.monotonic() + 180
         while "channel = 1" not in caplog.text:
             assert time.monotonic() < end
             microphone.read(1_600, 0.2)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from edge_client.capture import microphone
 from edge_client.capture.file_player import _in_turn, _sound
-from edge_client.capture.microphone import Microphone
+from edge_client.capture.microphone import Microphone, SilenceWatch
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
 from tests.support.checkout import run_module
@@ -26,12 +27,16 @@ def write_tone(path, frequency_hz, seconds=0.5, rate_hz=RATE_HZ, channels=1):
 
 
 @pytest.fixture
-def heard(tmp_path, open_microphone):
-    """Reads seconds of what a microphone of this configuration gives."""
+def heard(tmp_path, open_microphone, monkeypatch):
+    """Reads seconds of what a microphone of this configuration gives.
+
+    A reader or a player that stands still meanwhile loses nothing.
+    """
+    monkeypatch.setattr(microphone, "_HELD_S", 600.0)
 
     def read(seconds, **options):
-        source = open_microphone(RATE_HZ, file=tmp_path, **options)
-        parts = [source.read(RATE_HZ // 10, 60.0) for _ in range(round(10 * seconds))]
+        source = open_microphone(RATE_HZ, file=tmp_path, silent_s=180.0, **options)
+        parts = [source.read(RATE_HZ // 10, 180.0) for _ in range(round(10 * seconds))]
         assert source.overflows == source.reopened == 0
         return np.concatenate(parts)
 
@@ -59,9 +64,10 @@ def test_a_folder_is_played_in_the_order_of_its_paths_whatever_the_files_rates(h
     assert np.any(samples[-RATE_HZ // 4 :])  # dithered: never zeros alone
 
 
-def test_without_repetition_silence_follows(heard, tmp_path):
+def test_without_repetition_silence_follows(heard, tmp_path, monkeypatch):
     write_tone(tmp_path / "1.wav", 1000)
-    samples = heard(4, repeat=False, silent_s=1)  # and the silence is none of a microphone that broke
+    monkeypatch.setattr(microphone, "SilenceWatch", lambda _: SilenceWatch(1.0))
+    samples = heard(4, repeat=False)  # and the silence is none of a microphone that broke
     assert pitches(samples) == [1000]
     assert np.abs(samples[2 * RATE_HZ :]).max() < 0.001
 

@@ -9,6 +9,7 @@ from tests.support.edge_process import wait_for
 
 
 def put_aplay(folder, monkeypatch, script):
+    monkeypatch.setattr(playback, "_PATIENCE_S", 180.0)  # a busy machine takes long to start a process
     (folder / "aplay").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "aplay").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -24,13 +25,16 @@ def ended(pid) -> bool:
 
 def test_an_output_that_never_ends_is_given_up_and_not_tried_again(tmp_path, monkeypatch):
     """As `aplay` waits for a sound card that another program has, and takes no notice of SIGTERM."""
-    monkeypatch.setattr(playback, "_PATIENCE_S", 0.5)
-    put_aplay(tmp_path, monkeypatch, f"trap '' TERM; echo $$ >> {tmp_path}/started; exec sleep 300")
-    cues = Cues()
-    cues.before()
-    assert "does another program use the sound card?" in cues.problem
+    started, patience_s = tmp_path / "started", 0.5
+    put_aplay(tmp_path, monkeypatch, f"trap '' TERM; echo $$ >> {started}; exec sleep 600")
+    started.touch()
+    while not started.read_text():  # a busy machine takes longer to start a process
+        monkeypatch.setattr(playback, "_PATIENCE_S", patience_s)
+        cues, patience_s = Cues(), 2 * patience_s
+        cues.before()
+        assert "does another program use the sound card?" in cues.problem
     cues.after(kept=True)
-    (pid,) = (tmp_path / "started").read_text().split()
+    (pid,) = started.read_text().split()
     wait_for(lambda: ended(pid), what="the end of aplay")
 
 

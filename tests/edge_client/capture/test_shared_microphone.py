@@ -15,9 +15,9 @@ BORROWER = """
 import sys, time
 from pathlib import Path
 from edge_client.capture.shared_microphone import borrowed_microphone
-with borrowed_microphone(Path(sys.argv[1])):
+with borrowed_microphone(Path(sys.argv[1]), 180.0):
     print("mine", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -69,7 +69,7 @@ def daemon(tmp_path):
 def test_a_recorder_gets_the_microphone_while_the_daemon_runs_and_the_daemon_gets_it_back(tmp_path, daemon):
     hardware, microphone = daemon
     for _ in range(3):
-        with borrowed_microphone(tmp_path):
+        with borrowed_microphone(tmp_path, 180.0):
             assert hardware.open == 0
             assert microphone.lent
             hardware.source().close()

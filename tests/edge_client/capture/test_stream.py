@@ -12,14 +12,21 @@ from edge_client.capture import microphone, stream
 from edge_client.capture.microphone import Microphone
 from edge_client.config.sections import MicrophoneConfig, RefusedValueError
 from edge_client.errors import AudioError
+from tests.support.desk import free_port
 from tests.support.edge_process import wait_for
 from tests.support.stream_server import PASSWORD, RATE_HZ, TONE_HZ, StreamServer, needs_ffmpeg
 
 
 @pytest.fixture
 def server():
-    with contextlib.closing(StreamServer()) as server:
+    with contextlib.closing(StreamServer(free_port())) as server:  # that nobody takes while it is closed
         yield server
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """On a busy machine the server may not answer for long."""
+    monkeypatch.setitem(stream._OPTIONS, "timeout", "180000000")
 
 
 def pitch(samples):
