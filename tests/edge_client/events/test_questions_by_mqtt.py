@@ -232,8 +232,8 @@ def test_a_running_device_is_in_doubt_asks_and_learns_what_home_assistant_answer
         question = json.loads(reader.next(f"auricle/{device_id}/question/asked").payload)
         assert (question["label"], question["detected"]) == ("kettle", False)
         reply = json.dumps({"id": question["id"], "answer": "yes"})
-        reader.client.publish(question["answer_topic"], reply, qos=1).wait_for_publish(180)
         taught = device.device_state().model.taught()
+        reader.client.publish(question["answer_topic"], reply, qos=1).wait_for_publish(180)
         take = device.state / "clips" / "kettle" / f"{question['id']}.wav"
         wait_for(take.exists, what="the answer as a take")
         wait_for(lambda: device.device_state().model.taught() != taught, what="a model that learned it")
