@@ -132,7 +132,8 @@ def _post(rule: RuleConfig, document: Mapping[str, Any]) -> None:
         ):
             status = answer.status_code
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-        why = f"no answer within {_WEBHOOK_S:g} s" if deadline.passed else type(error).__name__
+        late = deadline.passed or isinstance(error, httpx.TimeoutException)
+        why = f"no answer within {_WEBHOOK_S:g} s" if late else type(error).__name__
         raise ActionError(f"the webhook was not reached: {why}") from None  # the error may quote the address
     finally:
         deadline.close()

@@ -12,17 +12,22 @@ import pytest
 
 from edge_client.config.rules import RuleConfig
 from edge_client.events import Event
-from edge_client.rules import actions
+from edge_client.rules import actions, outbox
 from edge_client.rules.outbox import MOST, Outbox
 from edge_client.rules.owners import RulesOfDevice, write_rules
 from edge_client.rules.sink import RulesSink
 from edge_client.storage.database import Database
+from tests.support.desk import free_port
 from tests.support.edge_process import wait_for
 
 
 @pytest.fixture
-def place(tmp_path):
-    """A folder of a configuration; ``open`` opens rules on it, which are closed at the end."""
+def place(tmp_path, monkeypatch):
+    """A folder of a configuration; ``open`` opens rules on it, which are closed at the end.
+
+    What fails waits until ``retry``.
+    """
+    monkeypatch.setattr(outbox, "_FIRST_PAUSE_S", 600.0)
 
     class Place:
         folder, database = tmp_path, Database(tmp_path / "state.sqlite3")
@@ -38,6 +43,10 @@ def place(tmp_path):
             path = self.folder / "rules.d" / name
             path.write_text(text)
             path.chmod(mode)
+
+        def retry(self):
+            with self.database.changing() as connection:
+                connection.execute("UPDATE outbox SET due = 0")
 
         def lost(self, count=1):
             wait_for(lambda: self.outbox.lost()[0] == count and not self.outbox.waiting())
@@ -70,25 +79,19 @@ def test_a_webhook_gets_the_event_signed(place, receiver):
 
 
 def test_what_could_not_be_told_is_told_after_a_restart_and_refusals_are_lost(place, receiver):
-    gone = socket.create_server(("127.0.0.1", 0))
-    port = gone.getsockname()[1]
-    gone.close()
-    sink = place.open(RuleConfig(name="bell", webhook=f"http://127.0.0.1:{port}/"))
+    sink = place.open(RuleConfig(name="bell", webhook=f"http://127.0.0.1:{free_port()}/"))
     sink.publish(heard())
     (waiting,) = wait_for(lambda: [one for one in place.outbox.waiting() if one.error])
     assert waiting.error == "the webhook was not reached: ConnectError"
     sink.close()
-    with place.database.changing() as connection:
-        connection.execute("UPDATE outbox SET due = 0")
+    place.retry()
     place.open(RuleConfig(name="bell", webhook=receiver.url))
     wait_for(lambda: receiver.documents and not place.outbox.waiting())
     receiver.statuses[:] = [503, 404]
-    with place.database.changing() as connection:
-        connection.execute("UPDATE outbox SET due = 0")
+    place.retry()
     place.opened[-1].publish(heard())
     wait_for(lambda: any(one.error == "the webhook answered 503" for one in place.outbox.waiting()))
-    with place.database.changing() as connection:
-        connection.execute("UPDATE outbox SET due = 0")
+    place.retry()
     assert place.lost() == "bell, webhook: the webhook answered 404"
 
 
@@ -146,16 +149,12 @@ def test_a_phone_gets_the_message_by_apprise_whose_keys_are_not_said(place, rece
 
 def test_of_several_addresses_the_one_that_fails_is_tried_again_alone(place, receiver):
     pytest.importorskip("apprise", reason="Apprise is not installed (extra notify)")
-    gone = socket.create_server(("127.0.0.1", 0))
-    port = gone.getsockname()[1]
-    gone.close()
     there = receiver.url.replace("http://", "json://")
-    rule = RuleConfig(name="bell", notify=(f"json://127.0.0.1:{port}/", there), message="ding")
+    rule = RuleConfig(name="bell", notify=(f"json://127.0.0.1:{free_port()}/", there), message="ding")
     place.open(rule).publish(heard())
     (failed,) = wait_for(lambda: [one for one in place.outbox.waiting() if one.error and receiver.requests])
     assert failed.action == "notify 1"
-    with place.database.changing() as connection:
-        connection.execute("UPDATE outbox SET due = 0")
+    place.retry()
     wait_for(lambda: [one for one in place.outbox.waiting() if one.tries > failed.tries])
     assert len(receiver.requests) == 1
 
@@ -184,8 +183,7 @@ def test_mqtt_waits_for_the_broker_and_a_rule_that_is_gone_tells_nothing(place):
     sink.publish(heard())
     wait_for(lambda: any(one.error == "the MQTT broker is away" for one in place.outbox.waiting()))
     there.append(True)
-    with place.database.changing() as connection:
-        connection.execute("UPDATE outbox SET due = 0")
+    place.retry()
     wait_for(lambda: said == [("home/bell", "doorbell")])
     sink.close()
     place.outbox.add("old", ["mqtt"], {}, time.time())
