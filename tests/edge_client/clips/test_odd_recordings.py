@@ -149,13 +149,16 @@ def test_a_label_of_a_folder_is_stored_before_the_next_one_is_judged(tmp_path, s
 
 @pytest.mark.slow
 def test_four_times_as_long_an_mp3_takes_about_four_times_as_long(tmp_path, store):
-    took = {}
     for minutes in (4, 16):
-        path = tmp_path / f"{minutes}.mp3"
-        with soundfile.SoundFile(path, "w", 8_000, 1, format="MP3") as file:
+        with soundfile.SoundFile(tmp_path / f"{minutes}.mp3", "w", 8_000, 1, format="MP3") as file:
             for _ in range(minutes):
                 file.write(np.random.default_rng(minutes).normal(scale=0.05, size=60 * 8_000).astype(np.float32))
+
+    def takes_s(minutes, label):
         began = time.process_time()
-        assert import_folder(path, "bell", store, SETTINGS).stored.total() == 1
-        took[minutes] = time.process_time() - began
-    assert took[16] < 7 * took[4]  # 16 times, where each minute is searched from the start
+        assert import_folder(tmp_path / f"{minutes}.mp3", label, store, SETTINGS).stored.total() == 1
+        return time.process_time() - began
+
+    # A core that another program has a half of is slower: of three times, in one at least it is so for both or neither.
+    times = [takes_s(16, label) / takes_s(4, label) for label in ("bell", "cup", "door")]
+    assert min(times) < 7  # 16 times, where each minute is searched from the start

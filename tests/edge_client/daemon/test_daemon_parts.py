@@ -117,7 +117,7 @@ def test_training_is_killed_at_its_deadline_even_if_it_will_not_listen(tmp_path,
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         with open("pids", "a") as file:
             file.write(f"{os.getpid()}\\n")
-        time.sleep(60)
+        time.sleep(3600)
     """)
     pids, deadline_s = tmp_path / "pids", 0.5
     while not pids.exists() or len(pids.read_text().split()) < 2:  # a busy machine takes longer to start a process

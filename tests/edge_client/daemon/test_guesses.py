@@ -44,7 +44,9 @@ def test_an_unknown_sound_comes_with_a_guess_on_every_way(tmp_path, start):
         told = json.loads(reader.next(topic).payload)
         while "guess" not in told:
             told = json.loads(reader.next(topic).payload)
-        assert (told["event_type"], told["guess"]) == ("unknown", guesses[0])
+        # The broker misses what is heard before the first connection to it.
+        (same,) = wait_for(lambda: [one for one in device.events() if one["time"] == told["time"]], what="its line")
+        assert (told["event_type"], told["guess"]) == ("unknown", same["guess"])
 
         def listed():
             found = json.loads(device.command("label", "--json", check=False).stdout)

@@ -37,7 +37,7 @@ def running(device):
         yield daemon
     finally:
         stop.set()
-        thread.join(60)
+        thread.join(180)
     assert not thread.is_alive()
 
 

@@ -21,7 +21,7 @@ connection.close()
 def counted_elsewhere(path):
     """The rows that another program reads, which closes the file again."""
     command = [sys.executable, "-c", READ, str(path)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
+    return int(subprocess.run(command, check=True, capture_output=True, text=True, timeout=180).stdout)
 
 
 def add(connection, at):
