@@ -32,7 +32,7 @@ class Visitor:
     def __init__(self, aggregator: Aggregator, address: str = "127.0.0.1", **headers: str):
         transport = httpx.HTTPTransport(local_address=address)
         self.client = aggregator.keep(
-            httpx.Client(base_url=aggregator.url, transport=transport, timeout=60, trust_env=False, headers=headers)
+            httpx.Client(base_url=aggregator.url, transport=transport, timeout=180, trust_env=False, headers=headers)
         )
 
     def get(self, path: str, **options) -> httpx.Response:

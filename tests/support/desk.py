@@ -52,7 +52,7 @@ class Desk:
         for process in reversed(self._running):
             process.send_signal(signal.SIGTERM)
         for process in reversed(self._running):
-            process.wait(30)
+            process.wait(_PATIENCE_S)
 
     def _arguments(self, line: str) -> list[str]:
         name, *rest = shlex.split(line)

@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-import time
 
 import pytest
 from sqlalchemy import select
@@ -10,6 +9,7 @@ from sqlalchemy import select
 from aggregator_server.errors import LeaseLostError, StateAwayError
 from aggregator_server.store.location import Location
 from aggregator_server.store.opening import open_store
+from aggregator_server.store.postgres import servers
 from aggregator_server.store.tables import BlobRow
 from tests.support.edge_process import wait_for
 from tests.support.state_servers import name_of
@@ -18,8 +18,13 @@ pytestmark = pytest.mark.scaled
 
 
 @pytest.fixture
-def join(tmp_path, place):
-    """Start a server's store, with what it heard of others; all are closed at the end."""
+def join(tmp_path, place, monkeypatch):
+    """Start a server's store, with what it heard of others; all are closed at the end.
+
+    No lease is over before somebody ends it, however long this machine stands still.
+    """
+    monkeypatch.setattr(servers, "_LEASE_S", 600.0)
+    monkeypatch.setattr(servers, "_START_S", 180.0)
     with contextlib.ExitStack() as running:
 
         def start(name):
@@ -56,11 +61,9 @@ def expire(states, place):
 def test_one_server_has_the_lease_and_the_next_gets_it_at_once_when_it_ends(join):
     first, second = join("a")[0], join("b")[0]
     assert (token_of(first), token_of(second)) == (1, None)
-    began = time.monotonic()
     first.leave()
     assert token_of(first) is None
-    wait_for(lambda: token_of(second) == 2)
-    assert time.monotonic() - began < 1.0 + 2.0  # without waiting for its end; the machine may be busy
+    wait_for(lambda: token_of(second) == 2)  # without waiting for its end
 
 
 def test_a_step_whose_lease_went_to_another_server_writes_nothing(join, states, place):
@@ -89,14 +92,14 @@ def test_a_transaction_that_a_server_left_open_is_ended_by_the_next_holder_of_th
         with store.leading(), store.writing() as session:
             session.add(BlobRow(sha256="a" * 64, kind="model"))
             session.flush()
-            servers = store._servers  # what stops with a server that is paused
-            servers._ending.set()
-            servers._thread.join()
+            running = store._servers  # what stops with a server that is paused
+            running._ending.set()
+            running._thread.join()
             holder = f"UPDATE lease SET holder = '{store.database.server}', expires_at = now()"
             states.postgres.ask(name_of(place), holder)
             thread = threading.Thread(target=go_on)
             thread.start()
-            thread.join(60)
+            thread.join(180)
             assert token_of(others[0]) == 2
             session.add(BlobRow(sha256="c" * 64, kind="model"))
 
@@ -105,7 +108,8 @@ def test_a_transaction_that_a_server_left_open_is_ended_by_the_next_holder_of_th
     assert names(others[0]) == ["b"]
 
 
-def test_what_one_server_tells_another_hears_once_with_new_caches(join):
+def test_what_one_server_tells_another_hears_once_with_new_caches(join, monkeypatch):
+    monkeypatch.setattr(servers, "_TOGETHER_S", 1.0)  # a busy machine takes a while to start the threads
     (first, own), (second, heard) = join("a"), join("b")
     wait_for(lambda: own == ["round"])  # it has the lease
     for _ in range(100):

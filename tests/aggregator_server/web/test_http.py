@@ -177,7 +177,7 @@ def test_rounds_that_cannot_be_opened(fleet):
 
 
 def test_the_admin_learns_the_deadline_and_cancels(fleet):
-    response = fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot", "deadline_s": 60})
+    response = fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot", "deadline_s": 3600})
     summary = response.json()
     assert (response.status_code, summary["state"], summary["selected"]) == (201, "open", 4)
     assert fleet.admin.get("/v1/health").json()["open_round"] == summary["round_id"]
@@ -357,7 +357,7 @@ def test_the_public_set_stays_once_there_is_a_consensus(fleet):
 
 
 def test_tokens_of_people_are_made_listed_and_revoked(fleet):
-    made = fleet.admin.post("/v1/tokens", json={"name": "Anna", "role": "viewer", "expires_s": 60})
+    made = fleet.admin.post("/v1/tokens", json={"name": "Anna", "role": "viewer", "expires_s": 3600})
     assert made.status_code == 201
     token, info = made.json()["token"], made.json()["info"]
     assert fleet.admin.get("/v1/tokens").json() == [info]

@@ -17,6 +17,12 @@ def aggregator(tmp_path_factory):
         assert process.stop() == 0
 
 
+@pytest.fixture(autouse=True)
+def lasting_links(monkeypatch):
+    """On a busy machine a browser may not come within the minute in which a link signs in."""
+    monkeypatch.setattr("aggregator_server.fleet.sessions.SIGN_IN_LINK_S", 3600.0)
+
+
 @pytest.fixture
 def visitor(aggregator):
     """Somebody who is not signed in."""
