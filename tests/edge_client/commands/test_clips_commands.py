@@ -3,7 +3,8 @@
 import dataclasses
 import json
 import os
-import signal
+import subprocess
+import sys
 import time
 from datetime import datetime
 
@@ -20,7 +21,7 @@ from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.messages.rest import ClassInfo
 from fleet_protocol.numbers.tensors import digest
-from tests.support.edge_process import wait_for
+from tests.support.checkout import ROOT
 from tests.support.sounds import melody, write_clips
 
 RATE = 16_000
@@ -223,19 +224,32 @@ def test_what_was_deleted_for_good_or_purged_is_named_nowhere(edge):
     assert naming_anna(edge) == []
 
 
+# Ctrl-C is pressed when the fifth clip is stored.
+INTERRUPTED = """
+import os, signal, sys
+from edge_client.cli import main
+from edge_client.clips.store import ClipStore
+added = []
+def add(store, *clip, add=ClipStore.add):
+    added.append(add(store, *clip))
+    if len(added) == 5:
+        os.kill(os.getpid(), signal.SIGINT)
+    return added[-1]
+ClipStore.add = add
+sys.exit(main())
+"""
+
+
 def test_an_import_that_is_interrupted_keeps_what_it_has_and_goes_on_later(edge):
-    write_clips(edge.folder / "recordings", "yes", 120, seed=1)
-    child = edge.start("import", str(edge.folder / "recordings"))
-    clips = edge.folder / "state" / "clips" / "yes"
-    wait_for(lambda: clips.is_dir() and any(clips.glob("*.wav")), what="the first clip")
-    child.send_signal(signal.SIGINT)
-    out, errors = child.communicate(timeout=180)
-    assert child.returncode == 130, out + errors
-    assert "Traceback" not in errors
-    assert "Interrupted; the same command goes on from there." in out
-    kept = len(list(clips.glob("*.wav")))
-    assert 0 < kept < 120
-    assert f"{kept} were there already" in edge("import", edge.folder / "recordings")
+    recordings = edge.folder / "recordings"
+    write_clips(recordings, "yes", 9, seed=1)
+    command = [sys.executable, "-c", INTERRUPTED, "import", recordings, "--config", edge.config]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 130, ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "Interrupted; the same command goes on from there." in ended.stdout
+    assert len(list((edge.folder / "state" / "clips" / "yes").glob("*.wav"))) == 5
+    assert "5 were there already" in edge("import", recordings)
 
 
 def test_a_label_is_listened_for_or_not_at_its_hours_and_keeps_that_under_another_name(edge):

@@ -17,7 +17,7 @@ def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use
     journal = Journal(edge.state.database)
     now = time.time()
     heard = [Event(now - 60.0 * age, "detected", label, None, 0.9, -20.0) for age, label in ((300, "a"), (90, "b"))]
-    heard += [Event(now - 30.0 * number, "detected", "c", "c7", 0.8, -30.0) for number in (1, 0)]
+    heard += [Event(now - 1800.0 * number, "detected", "c", "c7", 0.8, -30.0) for number in (1, 0)]
     for event in heard:
         journal.publish(event)
     wait_for(lambda: len(past_events(edge.state.database, 9)) >= 4, what="the journal")
@@ -47,7 +47,7 @@ def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use
     assert "needs a label, or --since or --until" in edge("events", "--forget", "--yes", status=1)
     for less in (("--input", "hall"), ("--count", "1")):
         assert "leave it out" in edge("events", "--forget", "--since", "3h", "--yes", *less, status=1)
-    assert edge("events", "--forget", "--since", "3h", "--until", "10s", "--yes") == "2 events were removed\n"
+    assert edge("events", "--forget", "--since", "3h", "--until", "10m", "--yes") == "2 events were removed\n"
     assert [kept.heard_at(event.time) is None for event in heard] == [True, True, True, False]
     assert [event.label for event in past_events(edge.state.database, 9)] == ["c"]
     journal.close()

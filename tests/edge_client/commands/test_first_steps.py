@@ -105,7 +105,8 @@ def test_a_microphone_is_heard_and_one_that_is_muted_is_found(edge, sound_server
     sound_server.play_on(0.1 * np.random.default_rng(0).standard_normal(48_000 * 10))
     heard = wait_for(lambda: (got := finding_of(edge, "microphone"))["verdict"] == "ok" and got, what="the sound")
     assert "shelf" in heard["found"]
-    assert findings(edge, 0)["microphone"]["verdict"] == "ok"
+    # Once more: on a busy machine the sound server leaves gaps.
+    wait_for(lambda: edge.tried("doctor", "--json")[0] == 0, what="a device that is well")
 
 
 @pytest.mark.slow

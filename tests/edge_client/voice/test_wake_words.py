@@ -183,13 +183,18 @@ def test_of_a_homes_satellites_the_one_that_heard_the_word_best_answers(service,
             if said and said["device"] != "other":
                 better = 99.0 if said["label"] == "stop" else -99.0
                 other = said | {"hearing_id": f"o{message.mid}", "device": "other", "ear": "other/", "snr_db": better}
-                reader.client.publish(message.topic, json.dumps({"heard": other}), qos=1)
+                over = {"first": said["hearing_id"], "device": "other"}
+                for one in ({"heard": other}, {"over": over}):
+                    reader.client.publish(message.topic, json.dumps(one), qos=1)
 
         reader.client.on_message = hear_too
-        home = f'[mqtt]\nhost = "127.0.0.1"\nport = {broker.port}\n[home]\nname = "villa"\nwindow_s = 3\nears = 1\n'
+        home = f'[mqtt]\nhost = "127.0.0.1"\nport = {broker.port}\n[home]\nname = "villa"\nears = 1\n'
         with (device.folder / "edge.toml").open("a") as file:
             file.write(home)
-        with running(device.folder, "home") as uri:
+        # However long the other one takes, the home waits for it.
+        patient = "import edge_client.home.broker_link as link, edge_client.voice.wake_words as service; "
+        patient += "arbiter = link.Arbiter; link.Arbiter = lambda device, _: arbiter(device, 600.0); "
+        with running(device.folder, "home", f"{patient}service._HOME_S = 600.0") as uri:
             heard = asyncio.run(listen(uri, ("stop", "up"), None))
     assert [Detection.from_event(event).name for event in heard] == ["up"]
 
@@ -241,7 +246,7 @@ def test_a_renamed_word_is_offered_by_its_new_name_and_the_log_says_who_waits_fo
 
     hurry = "import edge_client.voice.streams as streams; streams._FRESH_S = 0.2"
     with running(device.folder, "renamed", hurry) as uri:
-        assert asyncio.run(asyncio.wait_for(go_on_through_a_renaming(uri), 180)) == "halt"
+        assert asyncio.run(asyncio.wait_for(go_on_through_a_renaming(uri), 600)) == "halt"
         # The model is not loaded to tell its labels: Home Assistant asks every minute.
         device.config.bundle.unlink()
         (program,) = asyncio.run(offered(uri))
@@ -363,7 +368,7 @@ async def lock_out(uri):
 
 
 def test_streams_are_limited_and_whoever_asks_is_answered(service):
-    assert asyncio.run(asyncio.wait_for(lock_out(service), 180))
+    assert asyncio.run(asyncio.wait_for(lock_out(service), 600))
 
 
 async def streams(uri):
@@ -407,11 +412,15 @@ async def ping_on(uri):
 
 def test_silent_clients_make_room_and_one_that_sends_sound_stays(service):
     folder = Path(service.removeprefix("unix://")).parent
-    hurry = "import edge_client.voice.wake_words as service; service._IDLE_S = 5.0"
+    # No shorter: a client that has just been admitted, or sends sound, may stand still on a busy machine.
+    hurry = "import edge_client.voice.wake_words as service; service._IDLE_S = 25.0"
+
+    async def silent_ones(uri):
+        return (await asyncio.gather(be_silent(uri), ping_on(uri)))[0]
+
     with running(folder, "hasty", hurry) as uri:
-        assert asyncio.run(asyncio.wait_for(be_silent(uri), 180))
-        assert asyncio.run(asyncio.wait_for(send_sound(uri), 180))
-        asyncio.run(asyncio.wait_for(ping_on(uri), 180))
+        assert asyncio.run(asyncio.wait_for(silent_ones(uri), 600))
+        assert asyncio.run(asyncio.wait_for(send_sound(uri), 600))
 
 
 def test_a_wrong_address_is_named(service):
