@@ -105,7 +105,8 @@ def test_at_a_terminal_alone_the_server_shows_a_link_that_signs_an_administrator
     assert ADMIN not in shown
     address, once = re.search(r"(http://\S+)/sign-in/once#(aur_once_\S+)", shown).groups()
     assert address == url
-    signed_in = [httpx.post(f"{url}/sign-in", data={"token": once}, trust_env=False).status_code for _ in range(2)]
+    with httpx.Client(timeout=180, trust_env=False) as client:
+        signed_in = [client.post(f"{url}/sign-in", data={"token": once}).status_code for _ in range(2)]
     assert signed_in == [303, 401]
     process.terminate()
     process.wait(180)

@@ -17,6 +17,8 @@ from tests.support.commands import answer, command, failed
 from tests.support.edge_process import wait_for
 from tests.support.power_cut import descendants
 
+PATIENT = {"timeout": 180, "trust_env": False}
+
 
 @pytest.mark.slow
 @pytest.mark.journey
@@ -44,7 +46,7 @@ def test_a_fleet_learns_by_itself_and_ends_with_the_command(tmp_path):
         assert "auricle-aggregator new --from" in lines[3]
         assert "round 1, prototypes: " in lines[5]
         token = answer("tokens", "--data", folder / "fleet", token=None)["admin"]
-        devices = httpx.get(f"{url}/v1/devices", headers={"Authorization": f"Bearer {token}"}, trust_env=False).json()
+        devices = httpx.get(f"{url}/v1/devices", headers={"Authorization": f"Bearer {token}"}, **PATIENT).json()
         assert {device["name"] for device in devices} == {"kitchen", "hall"}
         answer("classes", "rename", "kettle", "teapot", "--data", folder / "fleet", token=None)
         wait_for(lambda: "round 2, prototypes: " in text.read_text() or process.poll(), 600, "another round")
@@ -57,14 +59,14 @@ def test_a_fleet_learns_by_itself_and_ends_with_the_command(tmp_path):
             process.terminate()
             process.wait(120)
     with pytest.raises(httpx.ConnectError):
-        httpx.get(url, trust_env=False)
+        httpx.get(url, **PATIENT)
     assert not any(DeviceState(folder / f"{name}.device" / "state").locked("daemon") for name in ("kitchen", "hall"))
 
 
 def signed_in_once(link):
     """Sign in by a link, twice, of which the first succeeds; return the server's address."""
     url, once = re.fullmatch(r"(http://127\.0\.0\.1:\d+)/sign-in/once#(aur_once_\S+)", link).groups()
-    assert [httpx.post(f"{url}/sign-in", data={"token": once}, trust_env=False).status_code for _ in "12"] == [303, 401]
+    assert [httpx.post(f"{url}/sign-in", data={"token": once}, **PATIENT).status_code for _ in "12"] == [303, 401]
     return url
 
 
