@@ -18,9 +18,9 @@ def fleet(start_aggregator):
 
 def until(fleet, stage):
     """Play until the first device has work of a stage; return that."""
-    while (work := fleet.private_work(fleet.devices[0], wait_s=30)).kind != stage:
+    while (work := fleet.private_work(fleet.devices[0], wait_s=60)).kind != stage:
         for device in fleet.devices:
-            work = fleet.private_work(device, wait_s=30)
+            work = fleet.private_work(device, wait_s=60)
             fleet.put(device, work, device.answer(work)).raise_for_status()
     return work
 
@@ -84,9 +84,9 @@ def test_crafted_answers_of_each_stage_are_refused_and_the_round_comes_to_its_su
             for body, *expected in crafted_uploads(liar, work):
                 refused(fleet.put(liar, work, body), *expected)
     for device in fleet.devices:
-        work = fleet.private_work(device, wait_s=30)
+        work = fleet.private_work(device, wait_s=60)
         fleet.put(device, work, device.answer(work)).raise_for_status()
-    assert fleet.private_work(liar, wait_s=30).kind == "learn"
+    assert fleet.private_work(liar, wait_s=60).kind == "learn"
     detail = fleet.round(round_id)
     assert [group["outcome"] for group in detail["private"]["groups"]] == ["5 of 5 devices"]
     assert set(detail["aggregation"]["devices"]) == set(plain_means(fleet.devices))

@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.support.edge_process import wait_for
@@ -12,13 +12,21 @@ from tests.support.edge_process import wait_for
 
 def kill_all(*processes: subprocess.Popen) -> None:
     """Kill processes and whatever they started, and wait until none is left."""
-    everyone = [pid for process in processes for pid in (process.pid, *descendants(process.pid))]
-    for pid in everyone:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    everyone: set[int] = set()
+    while new := {pid for process in processes for pid in (process.pid, *descendants(process.pid))} - everyone:
+        send_all(new, signal.SIGSTOP)  # who stands still starts nobody else
+        everyone |= new
+    send_all(everyone, signal.SIGKILL)
     for process in processes:
         process.wait()
     wait_for(lambda: not any(lives(pid) for pid in everyone), what="the end of all processes")
+
+
+def send_all(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to those processes that are still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def descendants(pid: int) -> Iterator[int]:

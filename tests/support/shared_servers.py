@@ -5,7 +5,6 @@ again. Devices speak by the client of real ones, at whichever server answers.
 """
 
 import contextlib
-import os
 import random
 import re
 import signal
@@ -30,7 +29,7 @@ from tests.support.aggregator_process import ADMIN, TOKENS, Aggregator, SharingD
 from tests.support.core_fleet import SAMPLES, CoreFleet
 from tests.support.desk import free_port
 from tests.support.faulty_state import Link
-from tests.support.power_cut import descendants
+from tests.support.power_cut import descendants, send_all
 from tests.support.state_servers import BUCKET
 
 CLASSES = ("c0", "c1", "c2", "c3")
@@ -169,49 +168,48 @@ class SharedServers:
             time.sleep(0.1)
 
     def leader(self):
-        """Wait for the server that moves rounds; return its number."""
+        """Wait for the server that moves rounds; return its number, and the token of its lease."""
         end = time.monotonic() + 120
         while True:
-            said = re.compile(rf"this server moves the rounds now, with token {self.state.token()}\b")
+            token = self.state.token()
+            said = re.compile(rf"this server moves the rounds now, with token {token}\b")
             for number, server in enumerate(self.servers):
                 if said.search(server.log()):
-                    return number
+                    return number, token
             assert time.monotonic() < end, "nobody moves rounds"
             time.sleep(0.02)
 
     def kill(self, number):
-        """SIGKILL; it starts again once another one moves rounds."""
-        with self.failover("kill", number):
+        """SIGKILL; it starts again once another one moves rounds. Here and below, None is the one that moves them."""
+        with self.failover("kill", number) as number:
             self.servers[number].kill()
         self.servers[number].start()
 
     def pause(self, number, seconds):
         """SIGSTOP, of its computing processes too, for longer than the lease."""
-        paused = [self.servers[number].process.pid, *descendants(self.servers[number].process.pid)]
-        ends = time.monotonic() + seconds
+        paused, ends = [], time.monotonic() + seconds
         try:
-            with self.failover("pause", number):
-                for pid in paused:
-                    os.kill(pid, signal.SIGSTOP)
+            with self.failover("pause", number) as number:
+                process = self.servers[number].process.pid
+                paused += [process, *descendants(process)]
+                send_all(paused, signal.SIGSTOP)
             time.sleep(max(0.0, ends - time.monotonic()))
         finally:
-            for pid in paused:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
+            send_all(paused, signal.SIGCONT)
 
     def cut_database(self, number, seconds, *, silently):
         """Cut one server from the database, for longer than the lease."""
-        link, ends = self.state.databases[number], time.monotonic() + seconds
-        try:
-            with self.failover("cut from the database", number):
+        ends = time.monotonic() + seconds
+        with contextlib.ExitStack() as mending:
+            with self.failover("cut from the database", number) as number:
+                link = self.state.databases[number]
+                mending.callback(link.mend)
                 link.hold() if silently else link.cut(after=0)
             time.sleep(max(0.0, ends - time.monotonic()))
-        finally:
-            link.mend()
 
     def cut_store(self, number, seconds, *, silently):
         """Cut one server from the store."""
-        link = self.state.stores[number]
+        link = self.state.stores[self.leader()[0] if number is None else number]
         link.hold() if silently else link.cut(after=0)
         time.sleep(seconds)
         link.mend()
@@ -224,9 +222,10 @@ class SharedServers:
     @contextlib.contextmanager
     def failover(self, what, number):
         """Do something to a server; where it moved rounds, wait until another one does, and note how long that took."""
-        had_lease, token = self.leader() == number, self.state.token()
-        began = time.monotonic()
-        yield
+        leader, token = self.leader()
+        number = leader if number is None else number
+        had_lease, began = number == leader, time.monotonic()
+        yield number
         while had_lease and self.state.token() <= token:
             assert time.monotonic() < began + 120, f"nobody took the lease over after a {what}"
             time.sleep(0.02)

@@ -29,9 +29,6 @@ class Home(OwnDesk):
         assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def asked(self, line):
-        return json.loads(self.typed(f"{line} --json"))
-
     def set_up(self, folder, broker):
         """Make a device that hears recordings; it speaks to a broker, and learns as fast as a test wants."""
         self.typed(f"auricle-edge init --alone --play heard.wav --name {folder} --config {folder}/edge.toml")
@@ -53,13 +50,16 @@ class Home(OwnDesk):
 
     def learned(self, folder, *labels):
         """Wait until a device listens for sounds."""
-        status = f"auricle-edge status --config {folder}/edge.toml"
-        wait_for(lambda: set(labels) <= set(self.asked(status)["model"]["labels"]), what=f"{labels} in {folder}")
+        wait_for(lambda: set(labels) <= set(self.labels(folder)), what=f"{labels} in {folder}")
 
     def unnamed(self, folder):
         """Return the labels of a device that its fleet found and nobody named."""
-        labels = self.asked(f"auricle-edge status --config {folder}/edge.toml")["model"]["labels"]
-        return [label for label in labels if label.startswith("sound-")]
+        return [label for label in self.labels(folder) if label.startswith("sound-")]
+
+    def labels(self, folder):
+        """What a device listens for, as its status says, however it is: none while it starts."""
+        said = self.type(f"auricle-edge status --json --config {folder}/edge.toml").stdout
+        return json.loads(said).get("model", {}).get("labels", [])
 
     def clips(self, folder):
         files = (self.folder / folder / "state" / "clips").rglob("*.wav")

@@ -40,10 +40,7 @@ def test_a_take_becomes_an_event(desk):
     desk.leave_running("auricle-edge run", "run.log")
     wait_for(lambda: json.loads(typed(desk, "auricle-edge events --label stop --json")), what="the event")
     # The status is written every few seconds, so the event may be there before it.
-    wait_for(
-        lambda: "stop" in json.loads(typed(desk, "auricle-edge status --json"))["model"].get("labels", ()),
-        what="the label in the status",
-    )
+    wait_for(lambda: "stop" in labels(desk, "auricle-edge status"), what="the label in the status")
 
 
 def test_a_fleet_goes_through_rounds_of_three_strategies_and_its_server_through_a_kill(desk):
@@ -68,6 +65,11 @@ def test_a_fleet_goes_through_rounds_of_three_strategies_and_its_server_through_
     found = rounds(desk)
     assert [one["strategy"] for one in found] == ["fedavg", "zero_shot", "prototypes"]
     assert {(one["state"], one["uploaded"]) for one in found} == {("done", 2)}
+
+
+def labels(desk, command):
+    """What a device listens for, as its status says, however it is: none while it starts."""
+    return json.loads(desk.type(f"{command} --json").stdout).get("model", {}).get("labels", [])
 
 
 def rounds(desk):

@@ -104,7 +104,11 @@ def test_power_cuts_at_random_instants_corrupt_nothing_and_lose_nothing(scene):
     rng = np.random.default_rng(20)
     finished, identity, seen, longest = [], None, set(), 9.0
     cuts = 0
-    while cuts < CUTS or len(seen) < 2:  # some shall fall into a device at work, not into one that has not begun
+
+    def too_few():
+        return len(seen) < 2 or len(finished) < CUTS
+
+    while cuts < CUTS or too_few():  # some shall fall into a device at work, not into one that has not begun
         device.start(dict(os.environ))
         command = [sys.executable, "-c", RECORDER, str(device.state / "clips"), str(cuts)]
         recorder = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
@@ -121,12 +125,16 @@ def test_power_cuts_at_random_instants_corrupt_nothing_and_lose_nothing(scene):
         assert DeviceState(device.state).mend() == []
         seen.add((progress.contributed, progress.learned, progress.taught))
         cuts += 1
-        if len(seen) < 2:
+        if too_few():
             longest *= 1.1  # a busy machine needs longer before a device has done anything that a cut could spoil
 
     device.start(dict(os.environ))
-    keep_a_round_open(server)
-    contributed = newest_round(server)["round_id"]
+
+    def opened():
+        keep_a_round_open(server)
+        return newest_round(server)
+
+    contributed = wait_for(opened, what="a round")["round_id"]
 
     def over():
         keep_a_round_open(server)
@@ -137,6 +145,5 @@ def test_power_cuts_at_random_instants_corrupt_nothing_and_lose_nothing(scene):
     assert device.end(signal.SIGTERM) == 0
     check_nothing_is_lost(device, finished, identity)
     assert "Traceback" not in device.log()
-    assert len(finished) >= CUTS
     left = [path for path in device.state.rglob(".*") if path.suffix and path.name.count(".") >= 3]
     assert left == []

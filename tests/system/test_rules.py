@@ -57,7 +57,7 @@ def test_a_device_tells_what_its_rules_say_and_shows_what_it_could_not_tell(tmp_
             assert json.loads(reader.next("home/strange").payload)["label"] == "unknown"
             # Another device of the home hears what this one does not; this one says that the event is over.
             other = Hearing("1", "event", "doorbell", "other", "other/", "attic", 20.0, -20.0, 0.9)
-            wait_for(lambda: device.status()["home"] == {"devices": ["shelf"]}, what="the home")
+            wait_for(lambda: device.status().get("home") == {"devices": ["shelf"]}, what="the home")
             reader.client.publish("auricle/home/villa", other.to_message(), qos=1)
             told = json.loads(reader.next("home/anywhere").payload)
             assert (told["label"], told["first"], told["message"][:12]) == ("doorbell", "attic", "doorbell at ")
