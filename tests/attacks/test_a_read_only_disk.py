@@ -33,7 +33,8 @@ def disk():
         if made.returncode:
             pytest.skip(f"a disk cannot be mounted here: {made.stderr.strip()}")
         mounted.append(folder)
-        subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
+        remount = ["mount", "-o", "remount,bind,ro", folder]  # refused while a file that is being written is open there
+        wait_for(lambda: subprocess.run(remount, capture_output=True).returncode == 0, what="a disk that is read-only")
         with pytest.raises(OSError, match="Read-only"):
             (folder / "x").touch()
 
@@ -77,9 +78,9 @@ def test_it_listens_on_and_says_that_it_cannot_remember_and_remembers_again(tmp_
         disk(device.state, read_only=True)
         wait_for(lambda: "cannot remember anything" in device.log(), what="a line of the log")
         hears(device)
-        wait_for(lambda: status().returncode == 4, what="its status")
-        assert f"CANNOT REMEMBER anything: the disk of {device.state} is read-only" in status().stdout
-        assert "STANDS STILL" not in status().stdout
+        said = wait_for(lambda: (done := status()).returncode == 4 and done.stdout, what="its status")
+        assert f"CANNOT REMEMBER anything: the disk of {device.state} is read-only" in said
+        assert "STANDS STILL" not in said
         with httpx.Client(base_url=page.url, trust_env=False, timeout=180) as browser:
             for path in ("/", "/teach", "/sounds"):
                 shown = browser.get(path)

@@ -101,13 +101,13 @@ def test_connections_that_are_silent_and_acknowledged_keep_no_request_and_no_end
             first = threads.submit(upload, devices[0])
             assert {answer.result().status_code for answer in answers} <= ({503} if new else {200, 503})
             assert first.result().status_code in ((503,) if new else (200, 503))
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 60  # and not for ever, nor one after the other
         if new:
             assert server.client().get("/v1/health/ready").json()["error"]["code"] == "not_ready"
             assert server.client().get("/v1/health/alive").status_code == 200
             began = time.monotonic()
             assert server.stop() == 0
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < 30
             link.mend()
             server.start()
             fleet.reconnect()

@@ -282,7 +282,7 @@ def test_daemon_page_and_wake_words_start_and_end_together(running, supervisor):
     with Ingress(running.port) as home_assistant:
         wait_for(lambda: running.is_answered(home_assistant.url), what="the page through Home Assistant")
         assert httpx.get(f"http://127.0.0.1:{running.port}/", timeout=180).status_code == 403
-        assert running.is_healthy()
+        wait_for(running.is_healthy, what="a page that answers in time")
         status = f"{home_assistant.url}status"
         wait_for(lambda: httpx.get(status, timeout=180).json()["running"], what="a daemon that runs")
     wait_for((running.folder / "discovery").exists, what="the wake words' offer")
@@ -308,6 +308,7 @@ def test_wake_words_that_are_switched_off_are_not_offered_any_more(app, tmp_path
     (tmp_path / "discovery").write_text(UUID)
     running = Running(tmp_path, app["options"], supervisor)
     wait_for(lambda: len(supervisor.asked) == 2, what="that the offer is taken back")
+    wait_for(running.is_healthy, what="its programs, the page the last of them")
     running.process.send_signal(signal.SIGTERM)
     assert running.process.wait(180) == 0, running.log()
     assert supervisor.asked[1] == ("DELETE", f"/discovery/{UUID}", None)
@@ -323,4 +324,4 @@ def test_where_one_program_ends_all_do_and_home_assistant_is_told(running):
     os.kill(int(page), signal.SIGKILL)
     assert running.process.wait(180) == 1
     assert "`auricle-edge ui` ended" in running.log()
-    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), what="the end of all others")

@@ -140,16 +140,20 @@ def members(session: int) -> list[str]:
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_from_its_last_finished_round_to_the_same_bytes(tmp_path, bundles):
-    rounds = {"count": 40, "strategy": "fedkws_ui", "local": {"steps": 2, "private_epochs": 1}}
-    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds)
+    rounds = {"strategy": "fedkws_ui", "local": {"steps": 2, "private_epochs": 1}}
+
+    def write(count):
+        return write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds={"count": count, **rounds})
+
+    path = write(100_000)  # more than are done before a kill, however late that comes
     main_process, first = killed_run(path, tmp_path / "run", 3)
-    assert first < 40
     wait_for(lambda: not members(main_process), what="the end of the workers, by themselves")
     _, second = killed_run(path, tmp_path / "run", first + 3)
     assert first < second
+    write(second + 20)
     done = run_module("fleet_simulator.cli", "run", path, "--workers", "2", "--output", tmp_path / "run")
     assert done.returncode == 0
-    assert f"going on after round {second} of 40" in done.stderr
+    assert f"going on after round {second} of {second + 20}" in done.stderr
     simulate(load(path), tmp_path / "whole", 2)
     for name in (STATE, "result.json"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
