@@ -4,6 +4,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from fleet_protocol.bundle.ready_bundles import find_bundle
 from tests.support.checkout import ROOT, built, run_python
@@ -15,6 +16,10 @@ pytest_plugins = [
     "tests.support.fixtures_aggregator",
     "tests.support.sound_server",
 ]
+
+# The same examples each time, however long one takes on a busy machine.
+settings.register_profile("tests", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3")
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from aggregator_server.aggregation import krum as module
 from aggregator_server.aggregation.krum import krum, multi_krum
@@ -35,7 +35,6 @@ def test_more_uploads_than_are_compared_are_refused(monkeypatch):
         krum(FIVE, 0.2)
 
 
-@settings(derandomize=True, deadline=None)
 @given(fleets(least=5, most=8, largest=1))
 def test_liars_who_agree_with_each_other_are_not_chosen(case):
     honest, _ = case

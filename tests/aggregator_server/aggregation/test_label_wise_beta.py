@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -110,7 +110,6 @@ def fleets(draw, least=1):
     return devices, labels, synthetic, previous
 
 
-@settings(derandomize=True, deadline=None)
 @given(fleets(least=2), st.booleans(), st.randoms(use_true_random=False))
 def test_the_order_of_the_devices_does_not_matter_to_the_last_bit(fleet, normalise, random):
     devices, *rest = fleet

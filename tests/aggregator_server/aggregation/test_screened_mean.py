@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator_server.aggregation import aggregate_weights
@@ -98,7 +98,6 @@ def test_a_layer_that_nobody_trained_tells_nothing():
     assert not found.dropped.any()
 
 
-@settings(derandomize=True, deadline=None)
 @given(fleets(least=3, largest=1), st.integers(0, 2**31), st.floats(1e2, 1e30))
 def test_less_than_half_far_away_move_the_mean_no_further_than_the_others_lie(case, seed, far):
     honest, sizes = case

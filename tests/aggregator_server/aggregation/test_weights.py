@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator_server.aggregation import aggregate_weights
@@ -35,7 +35,6 @@ def test_the_table_of_methods_names_every_rule_and_setting():
         assert all(f"`{word}`" in text for word in (name, *rules()[name].all_settings)), name
 
 
-@settings(derandomize=True, deadline=None)
 @given(
     fleets(least=5),
     st.sampled_from(sorted(weight_rules())),
@@ -54,7 +53,6 @@ def test_the_order_of_the_devices_does_not_matter_to_the_last_bit(case, name, op
     assert json.loads(json.dumps(one_details)) == one_details
 
 
-@settings(derandomize=True, deadline=None)
 @given(fleets(least=5, most=9, largest=1), st.sampled_from(sorted(ROBUST)), st.sampled_from([1e3, 1e12, 3e38]))
 def test_one_outlier_far_away_moves_no_robust_rule(case, name, far):
     honest, sizes = case

@@ -98,7 +98,7 @@ def values(**given):
 
 
 @given(st.integers(0, 1_000), st.integers(3, 12), st.floats(1.0, 1e6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_less_than_half_of_the_devices_cannot_move_the_geometric_median_far(seed, honest, distance):
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(honest, 3))

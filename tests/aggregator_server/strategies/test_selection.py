@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator_server.rounds.lifecycle import cancel_round
@@ -54,7 +54,6 @@ def test_r_is_found_where_the_loss_has_no_new_lowest_value_for_some_rounds_and_s
     assert late == pytest.approx([1 / 4, 3 / 4])
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.sampled_from(NAMES), SIZES, st.integers(0, 2**31), st.randoms(use_true_random=False))
 def test_a_draw_depends_on_the_seed_and_the_devices_not_on_their_order(name, sizes, seed, random):
     candidates = fleet(*sizes)

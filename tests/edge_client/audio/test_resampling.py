@@ -66,7 +66,7 @@ def in_blocks(samples, from_hz, to_hz, rng, longest=3_000):
     longest=st.sampled_from([2, 100, 3_000, 20_000]),
     seed=st.integers(0, 1_000),
 )
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_stream_of_blocks_is_resampled_like_the_whole(pair, longest, seed):
     rng = np.random.default_rng(seed)
     samples = rng.standard_normal(10_000 if longest > 2 else 2_000).astype(np.float32)

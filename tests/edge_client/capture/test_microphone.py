@@ -165,7 +165,7 @@ def test_recording_ends_with_the_daemon_however_that_ends(sound_server):
 
 
 @given(capacity=st.integers(1, 20), steps=st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=40))
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_it_holds_what_a_list_of_the_latest_would(capacity, steps):
     ring, held, made = SampleRing(capacity), [], 0
     for put, count in steps:

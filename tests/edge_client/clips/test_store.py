@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator_server.names import check_name
@@ -121,7 +121,6 @@ def test_labels_are_any_language_s_words_composed_with_what_joins_letters_and_si
 
 
 @given(st.text(max_size=120))
-@settings(derandomize=True)
 def test_every_label_that_is_taken_is_a_folder_of_its_own(text):
     try:
         label = check_label(text)

@@ -89,7 +89,7 @@ def test_a_label_comes_again_after_its_release_and_refractory_time():
     refractory_s=st.sampled_from([0.0, 0.5, 2.0]),
     average_s=st.sampled_from([0.0, 0.5, 1.0]),
 )
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 def test_whatever_comes_no_label_is_heard_twice_within_its_refractory_time(rows, refractory_s, average_s):
     one = handler(0.5, 0.3, 0.8, refractory_s=refractory_s, average_s=average_s)
     heard = feed(one, rows)

@@ -15,7 +15,7 @@ def ramp(clips, samples):
 
 
 @given(clips=st.integers(0, 5), samples=st.integers(2, 60), largest=st.integers(0, 30), seed=st.integers(0, 99))
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_a_shifted_clip_is_the_clip_moved_with_silence_moving_in(clips, samples, largest, seed):
     largest = min(largest, samples - 1)
     original = ramp(clips, samples)

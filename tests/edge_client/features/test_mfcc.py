@@ -104,7 +104,7 @@ def test_quiet_parts_beside_loud_ones_equal_the_reference(features):
     fft_size=st.sampled_from([1024, 1023]),
     seed=st.integers(0, 99),
 )
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @pytest.mark.slow
 def test_any_consistent_settings_equal_the_reference(
     rate, window_s, hop_share, bands, lifter, log_energy, fft_size, seed

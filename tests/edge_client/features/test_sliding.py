@@ -11,7 +11,7 @@ from fleet_protocol.bundle.feature_settings import PRESETS
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 @given(hop_share=st.floats(0.01, 1.0), seed=st.integers(0, 1000), forget=st.booleans())
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12)
 def test_every_window_has_the_features_that_it_has_alone(name, hop_share, seed, forget):
     preset = PRESETS[name]
     hop_frames = max(1, round(hop_share * preset.frames))

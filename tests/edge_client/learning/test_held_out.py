@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_client.audio.recordings import Recordings, speaker_of
@@ -23,7 +23,6 @@ def folder(clips):
     return found
 
 
-@settings(derandomize=True, deadline=None)
 @given(CLIPS, st.floats(0.05, 0.5), st.randoms(use_true_random=False))
 def test_every_label_keeps_clips_to_train_on_and_the_choice_depends_on_the_names_alone(clips, share, random):
     chosen = held_out(folder(clips), share)

@@ -1,7 +1,7 @@
 """The address of a fleet, in an invitation and in a device's configuration."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_protocol.errors import LinkFormatError
@@ -85,7 +85,6 @@ def test_what_is_no_invitation_is_told_why_and_no_secret_is_shown(text, said):
     assert len(str(caught.value)) < 500
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_a_link_or_refused(text):
     for tried in (text, f"https://{text}#{TOKEN}", f"https://host/#{text}"):

@@ -4,7 +4,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_protocol.methods.personalisations import group_by_size, rounds_per_group
@@ -23,7 +23,6 @@ def test_the_papers_ten_clients_fall_into_its_three_groups():
     assert groups == (("0", "1", "2", "3", "4"), ("5", "6", "7"), ("8", "9"))
 
 
-@settings(derandomize=True, deadline=None)
 @given(SIZES, st.integers(1, 5), st.randoms(use_true_random=False))
 def test_groups_are_intervals_of_size_as_tight_as_any_and_depend_on_no_order(sizes, count, random):
     groups = group_by_size(sizes, count)

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
@@ -19,7 +19,6 @@ SHAPES = array_shapes(min_dims=1, max_dims=4, min_side=0, max_side=5)
 ARRAYS = KINDS.flatmap(lambda kind: arrays(kind, SHAPES, elements={"allow_subnormal": False}))
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.dictionaries(st.text(min_size=1, max_size=8).filter(lambda name: name != "__metadata__"), ARRAYS, max_size=4))
 def test_a_view_is_what_unpacking_gives(given_arrays):
     data = pack(given_arrays, {"device": "a"})
@@ -100,7 +99,6 @@ def test_a_file_at_its_bounds_is_read():
         lambda x: st.lists(x) | st.dictionaries(st.text(), x),
     )
 )
-@settings(derandomize=True, deadline=None)
 def test_depth_and_values_are_never_underestimated(value):
     def depth(item):
         inner = item.values() if isinstance(item, dict) else item if isinstance(item, list) else None

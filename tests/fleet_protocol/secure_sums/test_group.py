@@ -31,7 +31,7 @@ def enough(roster: Roster, taking_part, answering) -> bool:
 
 
 @given(st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_the_sum_is_the_plain_one_whoever_drops_out_at_whichever_stage(data):
     group = Group(data.draw(st.integers(4, 9)), data.draw(st.integers(0, 5)))
     devices, roster = list(group.roster.places), group.roster

@@ -32,7 +32,7 @@ def test_products_are_those_of_a_field(a, b, c):
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_threshold_of_shares_gives_the_secret(data):
     secret = data.draw(st.binary(min_size=1, max_size=32))
     places = tuple(data.draw(st.lists(st.integers(1, 255), min_size=1, max_size=12, unique=True)))
