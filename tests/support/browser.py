@@ -1,8 +1,23 @@
 """Fixtures of a browser: Debian's Chromium, without a window, driven by Playwright."""
 
+from __future__ import annotations
+
 import shutil
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+_NOTE_PLAYING = """() => new MutationObserver((changes) => {
+  if (changes.some(({ target }) => target.hasAttribute("data-playing"))) document.documentElement.dataset.played = "";
+}).observe(document.body, { subtree: true, attributeFilter: ["data-playing"] })"""
+
+
+def note_playing(page: Page) -> None:
+    """Have the owner's page note in ``html[data-played]`` that it plays a sound, which lasts a second alone."""
+    page.evaluate(_NOTE_PLAYING)
 
 
 @pytest.fixture(scope="module")

@@ -52,6 +52,7 @@ def test_he_looks_back_by_hour_filters_corrects_and_deletes(device, page):
     assert page.locator("main b").count() == 0  # a name is text
     page.get_by_role("link", name=f"1, {day}, 9 to 10 hours").click()
     page.get_by_role("heading", name="9 to 10 hours").wait_for()
+    page.wait_for_load_state()
     assert events.count() == 1
     page.goto(f"{device.url}/history")
     assert events.filter(has_text="first time that day").count() == 2

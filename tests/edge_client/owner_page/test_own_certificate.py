@@ -1,7 +1,9 @@
 """The page's own certificate: what a TLS client sees, and when another one is made."""
 
+import os
 import re
 import shutil
+import signal
 import socket
 import ssl
 from datetime import UTC, datetime
@@ -85,8 +87,11 @@ def test_a_page_that_runs_renews_it_and_goes_on_with_it_where_it_cannot(tmp_path
         write_durably(file, old.read_bytes())  # as if years had passed
         assert (renewed := read_until("now has the SHA-256 fingerprint").split()[-1]) not in (first, fingerprint(old))
         assert served() == renewed == fingerprint(file)
+        page.process.send_signal(signal.SIGSTOP)  # or it makes another one in between
+        os.waitid(os.P_PID, page.process.pid, os.WSTOPPED | os.WNOWAIT)
         file.unlink()
         file.mkdir()  # nothing can be written there
+        page.process.send_signal(signal.SIGCONT)
         assert "page.pem" in read_until("the page goes on with the certificate that it has")
         assert served() == renewed
         page.end()

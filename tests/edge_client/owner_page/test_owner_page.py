@@ -128,6 +128,7 @@ def test_he_corrects_an_event_and_says_what_another_is_not(opened, shelf):
 
 def test_he_teaches_a_sound_in_a_guided_session_and_it_is_heard(opened, shelf):
     opened.get_by_role("link", name="Teach", exact=True).click()
+    opened.wait_for_url("**/teach")  # with its scripts
     opened.get_by_label("What is the sound called?").fill("whistle")
     opened.locator("input[name=count]").first.evaluate("field => { field.value = 3; field.checked = true }")
     opened.get_by_role("button", name="Start").click()

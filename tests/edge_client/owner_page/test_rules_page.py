@@ -80,7 +80,7 @@ def test_what_a_rule_cannot_be_is_refused_in_words(shelf, page, name, way, addre
     token = page.locator("meta[name=csrf-token]").get_attribute("content")
     fields = {"name": name, "way": way, "address": address, "label": "unknown", "home": home}
     answer = httpx.post(
-        f"{shelf.ui.url}/rules/add", data=fields, headers={"x-csrf-token": token, "origin": shelf.ui.url}, timeout=60
+        f"{shelf.ui.url}/rules/add", data=fields, headers={"x-csrf-token": token, "origin": shelf.ui.url}, timeout=180
     )
     assert answer.status_code == 409, answer.text
     assert told in answer.json()["error"]
@@ -90,7 +90,7 @@ def test_what_a_rule_cannot_be_is_refused_in_words(shelf, page, name, way, addre
 def test_no_other_site_makes_a_rule(shelf):
     fields = {"name": "a", "way": "webhook", "address": "https://h.example/x"}
     answer = httpx.post(
-        f"{shelf.ui.url}/rules/add", data=fields, headers={"origin": "https://evil.example"}, timeout=60
+        f"{shelf.ui.url}/rules/add", data=fields, headers={"origin": "https://evil.example"}, timeout=180
     )
     assert answer.status_code == 403
 
@@ -106,6 +106,7 @@ def test_from_an_unknown_sound_to_a_message_about_the_next_one_it_takes_four_cli
     page.keyboard.press("Enter")
     wait_for(lambda: "kettle" in shelf.labels(), what="the sound learned")
     page.get_by_role("link", name="Rules").click()
+    page.wait_for_url("**/rules")  # with its scripts
     clicks += 1
     page.get_by_label("When it hears", exact=True).select_option("kettle")
     clicks += 1
