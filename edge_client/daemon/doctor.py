@@ -164,7 +164,7 @@ def _daemons_microphone(name: str, microphone: MicrophoneConfig, status: dict[st
     if not listening or not listening["frames"]:
         loop = status.get("loops", {}).get(listening_name(name), {})
         error = (listening or {}).get("trouble") or loop.get("error", "")
-        if not error and time.time() - status.get("started", 0.0) < STARTING_S:
+        if not error and time.time() - status.get("started", time.time()) < STARTING_S:  # it may not say yet
             return "warning", "the daemon has just started, and gets no sound yet", "ask again in a few seconds"
         stream = microphone.source == "stream"
         lists = "the log says more" if stream else "`auricle-edge devices` lists the microphones; the log says more"

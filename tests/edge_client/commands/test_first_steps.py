@@ -116,7 +116,7 @@ def test_recordings_that_are_silent_for_a_while_are_no_muted_microphone(edge):
     seen = []
     with edge.start("run") as daemon:
         try:
-            wait_for(lambda: (edge.state.folder / "status.json").exists(), what="the daemon's status")
+            wait_for(lambda: edge.state.locked("daemon"), what="the daemon")
             wait_for(lambda: seen.append(finding_of(edge, "microphone")) or "has it" in seen[-1]["found"])
         finally:
             daemon.terminate()
