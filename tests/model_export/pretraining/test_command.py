@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -76,6 +75,19 @@ def speech(tmp_path_factory):
     return ["--speech", str(folder / "marks.json"), "--recordings", str(folder)]
 
 
+# Is killed when it has written its first checkpoint.
+DIES = """
+import os, signal, sys
+from model_export.cli import main
+from model_export.pretraining.training import Training
+def save_and_die(training, save=Training._save):
+    save(training)
+    os.kill(os.getpid(), signal.SIGKILL)
+Training._save = save_and_die
+sys.exit(main())
+"""
+
+
 def test_a_runs_length_is_decided_until_the_rate_falls(tmp_path, corpus, speech):
     """A run that is made longer before its last steps writes the file of a run that was as long from the start."""
     once, later = tmp_path / "once", tmp_path / "later"
@@ -84,13 +96,9 @@ def test_a_runs_length_is_decided_until_the_rate_falls(tmp_path, corpus, speech)
     lengths = {"short": (*speech, "--steps", 60, "--decay", 20), "long": (*speech, "--steps", 70, "--decay", 30)}
     assert pretrain(*arguments(once, corpus), *lengths["long"]).returncode == 0
     checkpoint = later / "ears.checkpoint"
-    command = [sys.executable, "-m", "model_export.cli", "pretrain", *arguments(later, corpus)]
-    short = [*command, *map(str, lengths["short"])]
-    with subprocess.Popen(short, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while not checkpoint.exists():
-            assert process.poll() is None
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
+    short = [sys.executable, "-c", DIES, "pretrain", *arguments(later, corpus), *map(str, lengths["short"])]
+    died = subprocess.run(short, cwd=ROOT, capture_output=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr
     assert 1 <= unpack(checkpoint.read_bytes())[1]["step"] <= 40
     done = pretrain(*arguments(later, corpus), *lengths["long"])
     assert done.returncode == 0, done.stderr
