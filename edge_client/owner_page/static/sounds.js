@@ -34,11 +34,14 @@ async function sense(slider) {
   }
 }
 
+let changes = 0;
 async function refresh(changed = false) {
+  if (changed) changes += 1;
+  const before = changes;
   const answer = await fetch("sounds").catch(() => null);
   if (!answer?.ok) return;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-  if (busy() && !changed) return;
+  if (!changed && (busy() || changes > before)) return; // what comes so late may be of before a change
   const open = [...known.querySelectorAll("details[open]")].map((part) => part.closest(".card").querySelector("h2").textContent);
   known.replaceChildren(...page.getElementById("known").childNodes);
   explainAll();

@@ -138,6 +138,33 @@ def test_a_false_alarm_is_called_one_without_its_sound_and_that_is_taken_back(pa
     wait_for(lambda: wrong() == 0, what="a detection that was right after all")
 
 
+# Holds back the next list that the page asks for by itself, as it does while something is learned.
+HOLD = """() => {
+  const asked = window.fetch;
+  const released = new Promise((release) => { window.release = release; });
+  window.fetch = async (...given) => {
+    const answer = await asked(...given);
+    if (given[0] !== "sounds" || "held" in document.documentElement.dataset) return answer;
+    document.documentElement.dataset.held = "";
+    await released;
+    return answer;
+  };
+  document.querySelector("#known").firstElementChild.dataset.learning = "";
+}"""
+RELEASE = "() => { window.release(); return new Promise((done) => setTimeout(done, 500)); }"
+
+
+def test_a_list_that_comes_late_brings_nothing_back(opened, shelf):
+    opened.evaluate(HOLD)
+    opened.locator("html[data-held]").wait_for()
+    card(opened, "kettle").get_by_role("button", name="Delete kettle").click()
+    card(opened, "kettle").locator("form[data-do=delete] button").click()
+    opened.locator("#told", has_text="kettle is deleted").wait_for()
+    opened.evaluate(RELEASE)
+    assert card(opened, "kettle").count() == 0
+    assert takes(shelf, "kettle") == set()
+
+
 def test_one_clip_is_played_moved_deleted_and_both_taken_back_the_newest_first(opened, shelf):
     before = {name: takes(shelf, name) for name in NAMES}
     kettle = card(opened, "kettle")
