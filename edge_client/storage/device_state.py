@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 _ADVICE = "advice"
 # Written twice, because the device could not get them again.
 KEPT_TWICE = ("identity.json", "membership.json", "model.safetensors", SIGNING_KEY, PRIVACY)
+# Who looks whether a lock is held, holds it for a moment: a daemon that starts just then waits for that, s.
+_LOOKED_AT_S = 1.0
 # The names of files that are being written (fleet_protocol.ground.atomic_files).
 _HALF_WRITTEN = re.compile(
     r"\.((identity\.json|membership\.json|model\.safetensors|signing\.key|privacy\.json)(\.copy)?|status\.json|page\.key"
@@ -102,7 +104,7 @@ class DeviceState:
         self.offers = ClassOffers(self.database)
         self.private_rounds = PrivateRoundStore(folder, self.database)
 
-    def lock(self, purpose: str, patience_s: float = 0.0) -> int:
+    def lock(self, purpose: str, patience_s: float = _LOOKED_AT_S) -> int:
         """Hold a lock until the process ends. Raises StateError if another process holds it after so many seconds."""
         descriptor = take_lock(self.folder / f"{purpose}.lock", patience_s)
         if descriptor is None:

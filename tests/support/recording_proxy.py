@@ -5,6 +5,7 @@ import socket
 import threading
 from dataclasses import dataclass
 
+from tests.support.edge_process import wait_for
 from tests.support.listener import Listener
 
 
@@ -25,6 +26,7 @@ class RecordingProxy(Listener):
     def __init__(self, port: int):
         self._server = port
         self._connections: list[list[bytes]] = []
+        self._ended: list[list[bytes]] = []
         super().__init__()
 
     @property
@@ -39,11 +41,19 @@ class RecordingProxy(Listener):
     def serve(self, client: socket.socket) -> None:
         chunks: list[bytes] = []
         self._connections.append(chunks)
-        with socket.create_connection(("127.0.0.1", self._server)) as server:
-            answering = threading.Thread(target=_pass_on, args=(server, client, []), daemon=True)
-            answering.start()
-            _pass_on(client, server, chunks)
-            answering.join()
+        try:
+            with socket.create_connection(("127.0.0.1", self._server)) as server:
+                answering = threading.Thread(target=_pass_on, args=(server, client, []), daemon=True)
+                answering.start()
+                _pass_on(client, server, chunks)
+                answering.join()
+        finally:
+            self._ended.append(chunks)
+
+    def close(self) -> None:
+        """Take no more connections, and wait until all that clients sent by those that there were is kept."""
+        super().close()
+        wait_for(lambda: len(self._ended) == len(self._connections), what="the end of all connections")
 
 
 def _pass_on(source: socket.socket, target: socket.socket, chunks: list[bytes]) -> None:

@@ -3,9 +3,13 @@
 import os
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from edge_client.storage import locks
 from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.ground.atomic_files import write_durably
@@ -33,6 +37,24 @@ def test_a_second_process_is_refused_while_the_first_lives(tmp_path):
     second = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert second.returncode != 0
     assert "another process is at work" in second.stderr
+
+
+def test_who_only_looks_whether_another_is_at_work_keeps_nobody_out(tmp_path, monkeypatch):
+    state, closing = DeviceState(tmp_path), threading.Event()
+    os.close(state.lock("daemon"))
+
+    def close_late(descriptor):
+        monkeypatch.undo()
+        closing.set()
+        time.sleep(0.3)
+        os.close(descriptor)
+
+    monkeypatch.setattr(locks.os, "close", close_late)
+    with ThreadPoolExecutor(1) as threads:
+        looking = threads.submit(state.locked, "daemon")
+        assert closing.wait(180)
+        os.close(state.lock("daemon"))
+        assert not looking.result(180)
 
 
 def test_the_identity_is_drawn_once_and_private(tmp_path):
