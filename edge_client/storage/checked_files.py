@@ -6,6 +6,7 @@ so that the copy takes its place (docs/device.md, "Damage is noticed").
 
 import hashlib
 import logging
+import os
 import re
 import threading
 from pathlib import Path
@@ -30,7 +31,8 @@ def write_checked(path: Path, data: bytes) -> None:
 def read_checked(path: Path) -> bytes:
     """Return what :func:`write_checked` wrote. Raises FileNotFoundError, or DamagedError if its digest differs."""
     with path.open("rb") as file:
-        data = file.read(max(0, path.stat().st_size - _LINE_BYTES))
+        size = os.fstat(file.fileno()).st_size  # of this one: another may have taken its place meanwhile
+        data = file.read(max(0, size - _LINE_BYTES))
         line = _LINE.fullmatch(file.read())
     if line is None or line[1].decode() != digest(data):
         raise DamagedError(f"{path} is damaged: its content does not match its digest")

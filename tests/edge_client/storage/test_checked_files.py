@@ -1,5 +1,7 @@
 """A file that does not match its digest is noticed, and its copy takes its place."""
 
+from pathlib import Path
+
 import pytest
 
 from edge_client.errors import DamagedError
@@ -29,6 +31,20 @@ def test_a_file_that_was_cut_short_is_noticed(path, left):
     path.write_bytes(path.read_bytes()[:left])
     with pytest.raises(DamagedError):
         checked_files.read_checked(path)
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_not_damaged(path, monkeypatch):
+    checked_files.write_checked(path, b"before")
+
+    def opened(self, *mode, open_=Path.open):
+        file = open_(self, *mode)
+        monkeypatch.undo()
+        checked_files.write_checked(path, b"what another process wrote")
+        return file
+
+    monkeypatch.setattr(Path, "open", opened)
+    assert checked_files.read_checked(path) == b"before"
+    assert checked_files.read_checked(path) == b"what another process wrote"
 
 
 def test_a_copy_that_a_killed_process_left_behind_follows_the_file(path):
