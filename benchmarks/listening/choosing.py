@@ -35,7 +35,16 @@ from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.numbers.arrays import Floats
 
-STEPS = {"yes": 0.25, "no": 0.5, "cosine": 10.0, "nearest": 0.2, "lack": 2.0, "before": 0.1, "weakest": 0.15}
+STEPS = {
+    "yes": 0.25,
+    "no": 0.5,
+    "cosine": 10.0,
+    "nearest": 0.2,
+    "lack": 2.0,
+    "before": 0.1,
+    "weakest": 0.15,
+    "after": 1.0,
+}
 """Numbers of the table that are tried, in this order, and by how much each is changed."""
 _SHARES = ("nearest", "before", "weakest")  # are at most 1
 _AT_MOST = ("10", "2")  # false alarms an hour
@@ -67,7 +76,7 @@ class Device:
         tails, labels = tails_of(material, near, scorer.of(self.others), table), material.label_map.names
         found = {}
         for snr_db, one in self.heard.items():
-            scores = one.hops.scored(scorer.of(one.windows))
+            scores = one.hops.scored(scorer, one.windows)
             listened = replace(one.hops.listened, labels=labels, heard=(), scores=scores, longer=longer_words(near))
             found[snr_db] = figures_of_own(listened, tails, one.words)
         return found

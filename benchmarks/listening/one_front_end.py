@@ -11,7 +11,7 @@ from benchmarks.listening.measurement import Listened, averaged, listen
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Loaded
 from edge_client.detection.pace import Pace, pace_of
-from edge_client.detection.scores import Scorer, windows_before
+from edge_client.detection.scores import Scorer, Windows, windows_before
 from fleet_protocol.numbers.arrays import Bools, Floats
 
 
@@ -30,11 +30,12 @@ class Hops:
         rows[self.loud] = self.features
         return earlier_of(rows[:, 0], windows_before(self.pace.hop_s), states)[:, self.loud][:, :, None]
 
-    def scored(self, scores: Floats) -> Floats:
-        """Return what a detector averages, float32 [hops, labels], of scores of the loud windows."""
-        every = np.zeros((len(self.loud), scores.shape[1]), np.float32)
-        every[self.loud] = scores
-        return averaged(every, self.listened.at_s, self.pace.average_s)
+    def scored(self, scorer: Scorer, windows: Windows) -> Floats:
+        """Return what a detector averages, float32 [hops, labels], of the loud windows."""
+        every, limits = np.zeros((2, len(self.loud), scorer.labels), np.float32)
+        limits += 1.0
+        every[self.loud], limits[self.loud] = scorer.of(windows), scorer.limits(windows)
+        return averaged(every, self.listened.at_s, self.pace.average_s, limits)
 
 
 def earlier_of(windows: Floats, count: int, states: int) -> Floats:
@@ -64,7 +65,7 @@ def listen_for_all(one: Loaded, parts: Iterable[Floats], config: DetectorConfig)
 
     def of(loaded: Loaded) -> Listened:
         scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes, loaded.built_in)
-        scores = hops.scored(scorer(hops.features, hops.earlier(scorer.states)))
+        scores = hops.scored(scorer, scorer.windows(hops.features, hops.earlier(scorer.states)))
         labels, longer = loaded.label_map.names, loaded.longer
         return replace(hops.listened, labels=labels, heard=(), scores=scores, lasting=loaded.lasting, longer=longer)
 

@@ -71,9 +71,11 @@ def scores_of(part: Part, loaded: Loaded, config: DetectorConfig) -> Floats:
     pace = pace_of(config, loaded.model.manifest.feature_settings)
     scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes, loaded.built_in)
     rows = part.embeddings.astype(np.float32)
-    scores = scorer(rows[:, None], earlier_of(rows, windows_before(pace.hop_s), scorer.states)[:, :, None])
-    scores[_is_quiet(part, config)] = 0.0
-    return averaged(scores, times(part), pace.average_s)
+    earlier = earlier_of(rows, windows_before(pace.hop_s), scorer.states)[:, :, None]
+    windows, quiet = scorer.windows(rows[:, None], earlier), _is_quiet(part, config)
+    scores, limits = scorer.of(windows), scorer.limits(windows)
+    scores[quiet], limits[quiet] = 0.0, 1.0
+    return averaged(scores, times(part), pace.average_s, limits)
 
 
 def times(part: Part) -> Doubles:

@@ -75,6 +75,7 @@ class Detector:
         level_db: Level of the newest window, dB full scale.
         features: Of the newest window, float32 [frames, numbers]; None where it was too quiet.
         scores: Scores of the newest window alone, float32 [labels]; zeros where it was too quiet to say.
+        limits: How high by the newest window those of an earlier one may be, ``Scorer.limits``; None where too quiet.
         sample_rate_hz: Sample rate of the stream, the model's, Hz.
         hop_samples: Number of samples from one window to the next: ``hop_s`` in whole frames, at most a clip.
     """
@@ -86,6 +87,7 @@ class Detector:
         self.counters = Counters()
         self.level_db = FLOOR_DB
         self.scores: Floats = np.zeros(0, np.float32)
+        self.limits: Floats | None = None
         self._config = config
         self._clock = clock
         self._input = input_name
@@ -244,7 +246,7 @@ class Detector:
         self.level_db = rms_dbfs(self._window)
         at_s = self._heard_samples / self._settings.sample_rate_hz
         self.scores = self._scores()
-        slot = self._decisions.update(self.scores, at_s)
+        slot = self._decisions.update(self.scores, at_s, self.limits)
         self._follow(at_s)
         averaged = self._decisions.averaged
         best = float(averaged.max(initial=0.0))
@@ -333,12 +335,14 @@ class Detector:
         self.counters.gated += quiet
         if quiet or not self._discriminates:
             self._features.reset()
-            self.features = None
+            self.features = self.limits = None
             self._newest.append(None)
             return np.zeros(self._scorer.labels, np.float32)
         self.features = self._features(self._window)
         self._newest.append(self.features)
-        scores: Floats = self._scorer(self.features[None], self._earlier(self.features))[0]
+        windows = self._scorer.windows(self.features[None], self._earlier(self.features))
+        self.limits = self._scorer.limits(windows)[0]
+        scores: Floats = self._scorer.of(windows)[0]
         return scores
 
     def _earlier(self, now: Floats) -> Floats | None:

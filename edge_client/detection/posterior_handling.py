@@ -10,6 +10,7 @@ from collections.abc import Container, Mapping, Sequence
 import numpy as np
 
 from edge_client.config.sections import DetectorConfig
+from edge_client.detection.scores import ABOUT_S, AFTER_S
 from fleet_protocol.numbers.arrays import Bools, Floats, Ints
 
 # A label that was heard can be heard again after its averaged score fell below this share of its threshold.
@@ -26,6 +27,10 @@ def reaches(scores: Floats, columns: Floats, silent: Bools) -> tuple[Ints, Bools
     masked = np.where(silent, -1.0, scores)
     best = masked.argmax(axis=-1)
     return best, (masked.max(axis=-1)[..., None] >= columns[best]) & ~silent[best][..., None]
+
+
+def _is_after(at_s: float, then_s: float) -> bool:
+    return abs(at_s - then_s - AFTER_S) <= ABOUT_S
 
 
 class Decisions:
@@ -112,8 +117,16 @@ class Decisions:
         np.copyto(self._heard_at[best], at_s, where=now)
         return best, now
 
-    def update(self, scores: Floats, at_s: float) -> int | None:
-        """Take the scores of one window, float32 [labels]; return the label that is heard now in the first column."""
+    def update(self, scores: Floats, at_s: float, limits: Floats | None = None) -> int | None:
+        """Take the scores of one window, float32 [labels]; return the label that is heard now in the first column.
+
+        ``limits``: at most these are the scores of the window ``AFTER_S`` before, float32 [labels].
+        """
+        if limits is not None:
+            near = [number for number, (then_s, _) in enumerate(self._scores) if _is_after(at_s, then_s)]
+            for number in near[-1:]:
+                then_s, row = self._scores[number]
+                self._scores[number] = then_s, np.minimum(row, limits)
         self._scores.append((at_s, scores))
         while self._scores[0][0] < at_s - self._average_s + ROUNDING_S and len(self._scores) > 1:
             self._scores.popleft()

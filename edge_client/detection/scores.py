@@ -35,9 +35,12 @@ MANY = 12
 """Takes of a word of which several near ones are asked."""
 BEFORE_S = 0.5
 """Time between two windows that a long word is compared with, s."""
+AFTER_S = 0.25
+"""How much later a window says whether such a word is over, s."""
 STATES = 5
 """So many windows before the newest one hold a phrase of three seconds."""
-_ABOUT_S = 0.06  # a window that is so much older or newer will do
+ABOUT_S = 0.06
+"""A window that is so much older or newer will do, s."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class ScoreTable:
     lack: float
     before: float
     weakest: float
+    after: float
     from_s: float
     fully_s: float
     rarer: float
@@ -103,7 +107,7 @@ TABLE = read_table(SHIPPED_TABLE)
 def windows_before(hop_s: float) -> int:
     """Return how many windows ago, one every ``hop_s``, the one of half a second ago was; 0 where none was near it."""
     count = round(BEFORE_S / hop_s)
-    return count if abs(count * hop_s - BEFORE_S) <= _ABOUT_S else 0
+    return count if abs(count * hop_s - BEFORE_S) <= ABOUT_S else 0
 
 
 class Windows(NamedTuple):
@@ -139,6 +143,7 @@ class Scorer:
         near = {slot: one.rows.astype(np.float64) for slot, one in found.items()}
         self._near = near  # of each, [1 + parts, takes, numbers]
         self._before = {slot: one.before.astype(np.float64) for slot, one in found.items() if one.before.any()}
+        self._after = {slot: one.after.astype(np.float64) for slot, one in found.items() if one.after is not None}
         self._rejected = {
             slot: (one.rejected.rows.astype(np.float64), one.rejected.before.astype(np.float64))
             for slot, one in found.items()
@@ -206,6 +211,18 @@ class Scorer:
         changed = sorted({*self._near, *slots})
         scores[:, changed] = 1 / (1 + np.exp(-np.clip(found[:, changed], -LARGEST, LARGEST)))
         return scores
+
+    def limits(self, windows: Windows) -> Floats:
+        """Return how high scores of the windows ``AFTER_S`` earlier may be, float32 [windows, labels], 0..1.
+
+        Other words begin as a long word does, or hold it: what follows its takes must follow it.
+        """
+        found = np.ones((len(windows.heads), self.labels), np.float32)
+        for slot, directions in self._after.items() if len(windows.heads) else ():
+            more = (windows.directions @ directions.T).max(axis=1) - self._neutral[slot]
+            logit = self._table.after + self._worth[slot].cosine * more
+            found[:, slot] = 1 / (1 + np.exp(-np.clip(logit, -LARGEST, LARGEST)))
+        return found
 
 
 def cosines_to(

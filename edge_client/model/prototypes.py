@@ -16,9 +16,12 @@ class Prototype(NamedTuple):
             of each is its share of the cosine, 0 to 1. A short word and a sound have none.
         rejected: Of what the owner said is not the word, in the same form; None where there is nothing.
         neutral: The cosine of a window that changes nothing, where that is less than the one of all labels.
+        after: Directions of what windows may hold a quarter of a second later, float32 [ways, numbers]; None where
+            nobody knows.
     """
 
     rows: Floats
     before: Floats
     rejected: Prototype | None = None
     neutral: float = 1.0
+    after: Floats | None = None

@@ -21,12 +21,12 @@ from fleet_protocol.numbers.tensors import Arrays, pack, require, unpack
 # Of the file. Whatever changes it for good has a new one; earlier ones are read for ever, later ones are refused.
 REVISION = 1
 _KINDS = ("trained/", "listening/")
-TEACHING = 4
+TEACHING = 5
 """Changes with what a teaching makes of the same clips: a device whose model is older learns its clips again."""
 _PROTOTYPE, _BEFORE = "prototype/", "before/"
 _REJECTED, _REJECTED_BEFORE = "rejected/", "rejected-before/"
-_NEUTRAL = "neutral/"
-_OF_PROTOTYPES = (_PROTOTYPE, _BEFORE, _REJECTED, _REJECTED_BEFORE, _NEUTRAL)
+_NEUTRAL, _AFTER = "neutral/", "after/"
+_OF_PROTOTYPES = (_PROTOTYPE, _BEFORE, _REJECTED, _REJECTED_BEFORE, _NEUTRAL, _AFTER)
 _NOT_A_DOCUMENT = (LabelError, KeyError, ValueError, TypeError)
 
 
@@ -253,6 +253,7 @@ class ModelStore:
         for label, prototype in progress.prototypes.items():
             arrays |= {_PROTOTYPE + label: prototype.rows, _BEFORE + label: prototype.before}
             arrays[_NEUTRAL + label] = np.array([prototype.neutral], np.float32)
+            arrays |= {} if prototype.after is None else {_AFTER + label: prototype.after}
             if (other := prototype.rejected) is not None:
                 arrays |= {_REJECTED + label: other.rows, _REJECTED_BEFORE + label: other.before}
         write_twice(self.path, pack(arrays, document))
@@ -322,6 +323,8 @@ def _prototypes(arrays: Arrays, numbers: int | None) -> dict[str, Prototype]:
         if _NEUTRAL + label in arrays:  # an earlier release had none
             (neutral,) = require(arrays, _NEUTRAL + label, (1,)).tolist()
             found[label] = found[label]._replace(neutral=neutral)
+        if _AFTER + label in arrays:
+            found[label] = found[label]._replace(after=require(arrays, _AFTER + label, (None, rows.shape[-1])))
     return found
 
 

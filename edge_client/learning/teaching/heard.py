@@ -16,7 +16,7 @@ from edge_client.audio.recordings import Recordings, loud_stretch, read_recordin
 from edge_client.clips.embedding_cache import EmbeddingCache, clip_key
 from edge_client.clips.folders import BACKGROUND, REJECTED
 from edge_client.config import Config
-from edge_client.detection.scores import BEFORE_S, STATES, TABLE
+from edge_client.detection.scores import AFTER_S, BEFORE_S, STATES, TABLE
 from edge_client.errors import RecordingError
 from edge_client.features.augmentation import (
     BackgroundNoise,
@@ -38,6 +38,8 @@ _LEVELS_DB = (-75.0, -15.0)
 _SLOPES = (0.0, 1.2)
 # Variants of a clip besides itself: the front end costs more than all else, and draws around them cost nothing.
 _VARIANTS = 7
+# Variants of what follows a word: a mean of few will do.
+_VARIANTS_AFTER = 3
 # Share of a word's variants that are heard across a room: it is taught near the microphone and said from further away.
 _FAR = 0.5
 # Windows of the room, of artificial noise, and of spliced clips.
@@ -54,10 +56,13 @@ class Before:
     """What windows half a second before a word's takes hold, a second, and so on, and the word's length, s.
 
     rows: float32 [states, windows, numbers]
+    after: What windows hold a quarter of a second later, where nothing follows and where talk does, float32 [2,
+        windows, numbers]; of the owner's takes alone.
     """
 
     rows: Floats
     length_s: float
+    after: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -221,13 +226,28 @@ class Embedder:
             found = self._of_words(np.concatenate([varied[:, start : start + size] for start in starts]))
             return found.reshape(states, _VARIANTS, -1)
 
+        def after(path: Path) -> Floats:
+            rng, count = np.random.default_rng([self._seed, 5, int(clip_key(path), 16)]), round(AFTER_S * rate_hz)
+            clip, found = self._load([path], ear), []
+            begin, end = loud_stretch(clip[0], rate_hz)
+            for _ in range(_VARIANTS_AFTER):
+                # Some piece of the take itself stands for talk that goes on.
+                start = begin + int(rng.integers(max(1, end - begin - count)))
+                for then in (np.zeros(count, np.float32), clip[0, start : start + count]):
+                    samples = np.append(clip[0], np.resize(then, count))[None]
+                    found.append(self._variant(samples, ear.settings, rng)[:, count:])
+            return self._of_words(np.concatenate(found)).reshape(_VARIANTS_AFTER, 2, -1).swapaxes(0, 1)
+
         found = {}
         for label, taken in paths.items():
             length = lengths.get(label) or float(np.median([self._of_clip("length", path, length_s) for path in taken]))
             if states := states_before(length):
                 compute = functools.partial(rows, states=states)
                 windows = [self._of_clip(f"before-{states}", path, compute) for path in taken]
-                found[label] = Before(np.concatenate(windows, axis=1), length)
+                later = None
+                if label not in lengths:
+                    later = np.concatenate([self._of_clip("after", path, after) for path in taken], axis=1)
+                found[label] = Before(np.concatenate(windows, axis=1), length, later)
         return found
 
     def _of_clip(self, kind: str, path: Path, compute: Callable[[Path], Floats]) -> Floats:

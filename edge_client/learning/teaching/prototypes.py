@@ -48,7 +48,11 @@ def _of_word(one: Sound, label: str, rows: Floats, material: Material, table: Sc
         clips = heard.rejected[label]
         rows = prototype(clips.reshape(-1, clips.shape[-1]), statistics, clips, table=table)[None]
         rejected = Prototype(rows, _before(heard.rejected_before.get(label), material, table))
-    return Prototype(stacked, _before(before, material, table), rejected, neutral)
+    after = None
+    if before is not None and before.after is not None:
+        ways = [_mean(statistics.directions_as(rows, sound=False)) for rows in before.after]
+        after = np.asarray(ways, np.float32)
+    return Prototype(stacked, _before(before, material, table), rejected, neutral, after)
 
 
 def _parts(label: str, material: Material, table: ScoreTable, without: int | None = None) -> list[Floats]:

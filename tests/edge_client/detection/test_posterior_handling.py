@@ -44,6 +44,19 @@ def test_a_label_that_is_off_is_not_heard_wins_no_window_and_lets_nobody_wait():
         assert feed(Decisions(thresholds[:, None], LABELS[:2], config, ["0"], off), rows) == heard
 
 
+def test_what_follows_limits_the_score_of_the_window_a_quarter_of_a_second_before():
+    rows, limits = np.array([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1]], np.float32), np.array([0.3, 1.0], np.float32)
+    for hop_s, means in ((0.25, [0.9, 0.6, 0.6]), (0.12, [0.9, 0.9, 0.7]), (0.5, [0.9, 0.9, 0.9])):
+        one = handler(0.8, 0.8, average_s=0.5)
+        found = []
+        for number, row in enumerate(rows):
+            one.update(row, number * hop_s, limits if number else None)
+            found.append(float(one.averaged[0]))
+            assert one.averaged[1] == pytest.approx(0.1)
+        assert found == pytest.approx(means)
+    assert rows.min() == pytest.approx(0.1)  # the caller's scores stay
+
+
 @pytest.mark.parametrize(
     ("one", "rows", "heard"),
     [

@@ -131,6 +131,24 @@ def test_of_a_long_word_the_windows_before_count_too(model, length_s, share):
     assert (after, other) == pytest.approx(np.clip(wanted, -15, 15).tolist(), abs=0.05)
 
 
+def test_what_follows_a_long_word_says_how_high_the_scores_before_may_be(model):
+    statistics, labels = model.manifest.embedding_statistics, labels_of(model)
+    word, silence, talk, other = statistics.samples[3:7]
+    near = prototype(word, statistics)[None]
+    ways = np.stack([prototype(rows, statistics)[0] for rows in (silence, talk)])
+    rows = np.concatenate([silence[:2], talk[:2], other[:2]])
+    mine = Prototype(near, near[0], neutral=0.4, after=ways)
+    scorer = Scorer(model, labels, {"mine": mine, "other": mine._replace(after=None)})
+    limits = scorer.limits(scorer.windows(rows[:, None]))
+    assert (limits.shape, limits.dtype) == ((6, 2), np.float32)
+    nearest = (statistics.directions(rows) @ ways.T.astype(np.float64)).max(axis=1)
+    wanted = 2 + (30 if statistics.known.words else 20) * (nearest - 0.4)
+    np.testing.assert_allclose(logits(limits[:, 0]), np.clip(wanted, -15, 15), atol=0.2)  # near 1 floats are coarse
+    assert limits[:4, 0].min() > limits[4:, 0].max()
+    assert (limits[:, 1] == 1).all()  # of a label of which nobody knows what follows it
+    assert scorer.limits(scorer.windows(rows[:0, None])).shape == (0, 2)
+
+
 def test_the_window_of_half_a_second_ago_is_found_at_every_pace_that_has_one():
     paces = {0.05: 10, 0.1: 5, 0.25: 2, 0.256: 2, 0.5: 1, 0.3: 0, 0.35: 0, 1.0: 0}
     assert {hop_s: windows_before(hop_s) for hop_s in paces} == paces

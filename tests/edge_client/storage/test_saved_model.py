@@ -71,6 +71,13 @@ def test_what_an_earlier_release_taught_is_heard_as_it_was_until_it_is_taught_an
     assert not found.before.any()
     assert found.neutral == 1.0
     assert store.taught() == ""  # so the daemon learns the clips again
+    assert found.after is None
+    after = {"after/yes": np.ones((2, 13), np.float32)}
+    write_twice(store.path, pack(arrays | after, document))
+    np.testing.assert_array_equal(store.load(bundles["cnn1"]).progress.prototypes["yes"].after, after["after/yes"])
+    write_twice(store.path, pack(arrays | {"after/yes": np.ones((2, 12), np.float32)}, document))
+    with pytest.raises(StateError):
+        store.load(bundles["cnn1"])
     for before, states in ((rows[0, 0], 1), (np.zeros_like(rows[0, 0]), 0)):  # of a release that knew one state
         write_twice(store.path, pack(arrays | {"before/yes": before}, document))
         assert store.load(bundles["cnn1"]).progress.prototypes["yes"].before.shape == (states, 13)

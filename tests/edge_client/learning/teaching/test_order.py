@@ -46,6 +46,11 @@ def test_phrases_that_share_a_part_are_told_apart_by_their_order(tmp_path, longe
     loaded = load_listening(device.config)
     states = {label: len(one.before) for label, one in loaded.prototypes.items()}
     assert set(states.values()) <= ({2, 3} if longer else {1})
+    after = [one.after for label, one in loaded.prototypes.items() if states[label]]
+    assert after
+    for products in [ways @ ways.T for ways in after]:  # of the two ways in which a stream may go on
+        assert np.diag(products) == pytest.approx([1, 1], abs=1e-5)
+        assert products[0, 1] < 0.99
     alone = {label: one._replace(before=one.before[:0]) for label, one in loaded.prototypes.items()}
 
     def margins(prototypes):
