@@ -34,12 +34,13 @@ def status_of(error: errors.AggregatorError) -> int:
 def documented(*codes: str) -> _Responses:
     """Return a route's error responses for the OpenAPI schema, from texts of codes of ``errors.CODES``.
 
-    Every route may also fail with 500, 503 or 507. A body that may be too large may also be too slow.
+    Every route may also fail with 500, 503 or 507, of which a proxy before the server says that it is busy. A body that
+    may be too large may also be too slow.
     """
     own = " ".join(codes).split()
     by_status: dict[int, list[str]] = {}
     slow = ("too_slow",) if "too_large" in own else ()
-    for code in (*own, *slow, "state_away", "storage_full", "internal_error"):
+    for code in (*own, *slow, "busy", "state_away", "storage_full", "internal_error"):
         status, meaning = errors.CODES[code]
         by_status.setdefault(status, []).append(f"`{code}`: {meaning}")
     return {

@@ -80,7 +80,7 @@ async def learned(service: CurrentService, device_id: Device, round_id: RoundId,
     openapi_extra=BINARY_BODY,
     responses=documented(
         DEVICE_ERRORS,
-        "not_selected round_not_found round_closed stage_over duplicate_update upload_replaced busy too_large",
+        "not_selected round_not_found round_closed stage_over duplicate_update upload_replaced too_large",
         "invalid_request digest_mismatch malformed_update foreign_update wrong_public_set feature_mismatch",
     ),
 )
