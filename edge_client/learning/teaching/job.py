@@ -108,10 +108,10 @@ class DeviceModel:
         state.offers.note_tried(self.refused, self.tried)
 
     def save(self, state: DeviceState) -> None:
-        """Save the model, and what would help its labels."""
-        state.model.save(self.model.bundle.weights, self.model.listening, self.model.progress)
+        """Save what would help its labels, and then the model, which says that its clips are learned."""
         if self.advice is not None:
             state.save_advice([dataclasses.asdict(one) for one in self.advice])
+        state.model.save(self.model.bundle.weights, self.model.listening, self.model.progress)
 
 
 def go_over(config: Config, state: DeviceState, saved: SavedModel) -> DeviceModel | None:

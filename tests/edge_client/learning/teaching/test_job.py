@@ -27,6 +27,16 @@ def test_what_has_no_words_of_a_pretraining_learns_in_rounds_alone(tmp_path):
     assert go_over(device.config, device.state, device.state.model.load(device.bundle)) is None
 
 
+def test_what_would_help_is_known_before_a_model_says_that_its_clips_are_learned(device):
+    write_clips(device.clips, "stop", 2, seed=1)
+    made = go_over(device.config, device.state, device.state.model.load(device.bundle))
+    device.state.model.path.mkdir()  # nothing can be written there
+    with pytest.raises(OSError, match=r"model\.safetensors"):
+        made.save(device.state)
+    assert device.state.model.taught() == ""
+    assert [found["label"] for found in device.state.advice()] == ["stop"]
+
+
 @pytest.mark.slow
 def test_a_lesson_without_readable_clips_says_so(device):
     (device.clips / "stop").mkdir(parents=True)
