@@ -34,7 +34,7 @@ def status_of(error: errors.AggregatorError) -> int:
 def documented(*codes: str) -> _Responses:
     """Return a route's error responses for the OpenAPI schema, from texts of codes of ``errors.CODES``.
 
-    Every route may also fail with 500, 503 or 507, of which a proxy before the server says that it is busy. A body that
+    Every route may also fail with 500, 503 or 507: a proxy before the server says ``busy`` of any of them. A body that
     may be too large may also be too slow.
     """
     own = " ".join(codes).split()

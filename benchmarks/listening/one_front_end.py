@@ -32,8 +32,8 @@ class Hops:
 
     def scored(self, scorer: Scorer, windows: Windows) -> Floats:
         """Return what a detector averages, float32 [hops, labels], of the loud windows."""
-        every, limits = np.zeros((2, len(self.loud), scorer.labels), np.float32)
-        limits += 1.0
+        every = np.zeros((len(self.loud), scorer.labels), np.float32)
+        limits = np.ones_like(every)
         every[self.loud], limits[self.loud] = scorer.of(windows), scorer.limits(windows)
         return averaged(every, self.listened.at_s, self.pace.average_s, limits)
 

@@ -209,7 +209,7 @@ class Scorer:
         slots = self._known_slots
         found[:, slots] = np.where(self._mask[slots] > 0, found[:, slots], 0.0) + windows.known
         changed = sorted({*self._near, *slots})
-        scores[:, changed] = 1 / (1 + np.exp(-np.clip(found[:, changed], -LARGEST, LARGEST)))
+        scores[:, changed] = _probabilities(found[:, changed])
         return scores
 
     def limits(self, windows: Windows) -> Floats:
@@ -220,9 +220,12 @@ class Scorer:
         found = np.ones((len(windows.heads), self.labels), np.float32)
         for slot, directions in self._after.items() if len(windows.heads) else ():
             more = (windows.directions @ directions.T).max(axis=1) - self._neutral[slot]
-            logit = self._table.after + self._worth[slot].cosine * more
-            found[:, slot] = 1 / (1 + np.exp(-np.clip(logit, -LARGEST, LARGEST)))
+            found[:, slot] = _probabilities(self._table.after + self._worth[slot].cosine * more)
         return found
+
+
+def _probabilities(found: Floats | Doubles) -> Floats | Doubles:
+    return np.asarray(1 / (1 + np.exp(-np.clip(found, -LARGEST, LARGEST))))
 
 
 def cosines_to(
