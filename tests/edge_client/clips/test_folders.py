@@ -16,16 +16,14 @@ def aged(*paths):
 def test_names_of_a_store_that_rests_are_not_read_again_and_every_change_is_seen(tmp_path):
     bell = tmp_path / "bell"
     bell.mkdir()
-    for number in range(2_000):
-        (bell / f"{number}.wav").touch()
+    (bell / "1.wav").touch()
     assert labels_with_clips(tmp_path) == ("bell",)
     (bell / "at-once.wav").touch()
     aged(tmp_path, bell)
     first = store_digest(tmp_path)
-    began = time.process_time()
-    for _ in range(100):
-        assert store_digest(tmp_path) == first
-    assert time.process_time() - began < 0.5  # 2 s and more, where all names are read
+    (bell / "1.wav").rename(bell / "2.wav")
+    aged(tmp_path, bell)
+    assert store_digest(tmp_path) == first  # as it would not be, had the names been read
     (bell / "more.wav").touch()
     second = store_digest(tmp_path)
     (bell / "more.wav").rename(bell / "other.wav")
