@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from aggregator_server.store.tables import Json, RoundRow
 from fleet_protocol.messages.rest import RoundPlan, parse
-from fleet_protocol.methods.personalisations import Schedule
+from fleet_protocol.methods.group_balanced import Schedule
 
 
 def parsed_plan(plan: Json) -> RoundPlan:

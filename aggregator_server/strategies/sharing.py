@@ -5,7 +5,7 @@ import dataclasses
 from aggregator_server.limits import STEP_FACTOR
 from aggregator_server.strategies.strategy import SHARING_COST, DeviceStatistics, sharing
 from fleet_protocol.messages.rest import Choice
-from fleet_protocol.methods.adaptive_training import utility
+from fleet_protocol.methods.clip_utility import utility
 
 FEDAVG = sharing(
     "fedavg",

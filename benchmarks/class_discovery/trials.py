@@ -16,7 +16,8 @@ from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.plans import make_plan
 from benchmarks.bundles import build_bundles
 from edge_client.features.embedding import Embedding
-from edge_client.learning.new_sounds import class_means, synthesise
+from edge_client.learning.data_impressions import synthesise
+from edge_client.learning.new_sounds import class_means
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime

@@ -24,8 +24,8 @@ from edge_client.learning.personalisation import personalisations
 from fleet_protocol.ground.atomic_files import write_durably
 from fleet_protocol.messages.public_set import pack_consensus
 from fleet_protocol.messages.rest import Work
-from fleet_protocol.methods.adaptive_training import label_entropy
-from fleet_protocol.methods.personalisations import Schedule
+from fleet_protocol.methods.clip_utility import label_entropy
+from fleet_protocol.methods.group_balanced import Schedule
 from fleet_protocol.numbers.arrays import Ints
 from fleet_protocol.numbers.tensors import Arrays
 from fleet_simulator.errors import CorpusError

@@ -17,7 +17,7 @@ from edge_client.learning.rounds.score_sharing import ScoreSharing
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.messages.rest import Choice, Update, Work
-from fleet_protocol.methods.adaptive_training import label_entropy
+from fleet_protocol.methods.clip_utility import label_entropy
 from fleet_protocol.numbers.arrays import Doubles, Floats, Ints
 from fleet_protocol.numbers.tensors import Arrays
 from fleet_simulator.errors import DivergedError, WorkerError

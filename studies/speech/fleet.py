@@ -20,7 +20,7 @@ from aggregator_server.strategies.weight_sharing import PREFIX
 from edge_client.learning.sgd import Optimiser
 from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.messages.rest import Choice, ClassInfo, Update, Work
-from fleet_protocol.methods.personalisations import schedule
+from fleet_protocol.methods.group_balanced import schedule
 from fleet_protocol.numbers.arrays import Array, Floats
 from fleet_protocol.numbers.tensors import Arrays
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection

@@ -7,7 +7,7 @@ evenly spread over the classes, take more steps.
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
-from fleet_protocol.methods.adaptive_training import label_entropy, utility
+from fleet_protocol.methods.clip_utility import label_entropy, utility
 from fleet_protocol.methods.local_methods import FEDKWS_UI as TERMS
 from fleet_protocol.numbers.arrays import Floats
 

@@ -21,7 +21,7 @@ from fleet_protocol.bundle.feature_settings import FeatureSettings
 from fleet_protocol.bundle.labels import LabelMap
 from fleet_protocol.messages.public_set import PublicSet
 from fleet_protocol.messages.rest import ClassReport, Update, Work, to_json
-from fleet_protocol.methods.adaptive_training import label_entropy
+from fleet_protocol.methods.clip_utility import label_entropy
 from fleet_protocol.methods.setting import Value
 from fleet_protocol.numbers.arrays import Floats, Ints
 from fleet_protocol.numbers.tensors import Arrays, pack

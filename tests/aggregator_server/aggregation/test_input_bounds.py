@@ -7,7 +7,7 @@ from aggregator_server.aggregation.input_bounds import FeatureRange, capped_size
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.limits import PROTOTYPE_LEAST_WIDTH, PROTOTYPE_RANGES, SELECTION_CAP
 from aggregator_server.strategies.selection import data_sizes
-from fleet_protocol.methods.personalisations import group_by_size
+from fleet_protocol.methods.group_balanced import group_by_size
 
 
 def test_sizes_are_capped_by_the_lower_median():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_protocol.methods.personalisations import group_by_size, rounds_per_group
+from fleet_protocol.methods.group_balanced import group_by_size, rounds_per_group
 
 SIZES = st.dictionaries(st.text("abcdef", min_size=1, max_size=6), st.integers(1, 10_000), min_size=1, max_size=12)
 
