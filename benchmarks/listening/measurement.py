@@ -15,9 +15,7 @@ from edge_client.audio.resampling import StreamResampler
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector, Loaded
 from edge_client.detection.longer_words import Held, Longer
-from edge_client.detection.pace import pace_of
-from edge_client.detection.posterior_handling import RELEASE, ROUNDING_S, Decisions
-from edge_client.detection.scores import ABOUT_S, AFTER_S
+from edge_client.detection.posterior_handling import RELEASE, Average, Decisions
 from edge_client.detection.thresholds import Tail
 from fleet_protocol.numbers.arrays import Floats
 
@@ -63,23 +61,13 @@ def rates(words: Sequence[Word], heard: Sequence[Heard], seconds: float) -> dict
 Times = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
-def averaged(scores: Floats, at_s: Times, average_s: float, limits: Floats | None = None) -> Floats:
+def averaged(scores: Floats, at_s: Times, average_s: float, limits: Floats) -> Floats:
     """Return what a detector averages over a time, of scores of each window alone, float32 [hops, labels].
 
     ``limits``: of each window, what those of the window ``AFTER_S`` before may be, float32 [hops, labels].
     """
-    limited, last = scores.copy(), np.arange(len(at_s)) + 1
-    first = np.minimum(np.searchsorted(at_s, at_s - average_s + ROUNDING_S), last - 1)
-    earlier = np.searchsorted(at_s, at_s - AFTER_S + ABOUT_S)  # so many windows are so old, or older
-    if limits is not None:
-        known = np.flatnonzero((earlier > 0) & (at_s - at_s[earlier - 1] - AFTER_S <= ABOUT_S))
-        np.minimum.at(limited, earlier[known] - 1, limits[known])
-    split = np.clip(earlier, first, last)  # from here on windows are too new to be limited
-    nothing = np.zeros((1, scores.shape[1]))
-    old, new = (np.concatenate([nothing, np.cumsum(rows, axis=0, dtype=np.float64)]) for rows in (limited, scores))
-    sums = old[split] - old[first] + new[last] - new[split]
-    means: Floats = (sums / (last - first)[:, None]).astype(np.float32)
-    return means
+    average, rows = Average(average_s), zip(scores, at_s.tolist(), limits, strict=True)
+    return np.array([average.update(*row) for row in rows], np.float32).reshape(scores.shape)
 
 
 # Thresholds whose logits are a quarter apart, so that they are dense where scores are: near 1.
@@ -138,7 +126,7 @@ def listen(
     detector = Detector(loaded, config, clock=lambda: now[0])
     hop, rate = detector.hop_samples, detector.sample_rate_hz
     resampler = StreamResampler(RATE_HZ, rate)
-    events, scores, limits, at_s, pending, seconds, spent = [], [], [], [], np.zeros(0, np.float32), 0.0, 0.0
+    events, means, at_s, pending, seconds, spent = [], [], [], np.zeros(0, np.float32), 0.0, 0.0
     for part in parts:
         seconds += len(part) / RATE_HZ
         pending = np.concatenate([pending, resampler.push(part)])
@@ -150,17 +138,13 @@ def listen(
             if detector.counters.windows > windows:
                 if see is not None:
                     see(detector.features)
-                scores.append(detector.scores)
-                limits.append(np.ones_like(detector.scores) if detector.limits is None else detector.limits)
+                means.append(detector.averaged)
                 at_s.append(now[0])
         pending = pending[len(pending) // hop * hop :]
         spent += time.process_time() - began
     heard = tuple(Heard(event.time, event.label) for event in events if event.kind == "detected")
-    times = np.array(at_s)
-    pace = pace_of(config, loaded.model.manifest.feature_settings)
-    means = averaged(np.array(scores), times, pace.average_s, np.array(limits))
-    lasting, longer = loaded.lasting, loaded.longer
-    return Listened(label_map.names, heard, means, times, config, seconds, spent, lasting, longer=longer)
+    scores, times, lasting, longer = np.array(means), np.array(at_s), loaded.lasting, loaded.longer
+    return Listened(label_map.names, heard, scores, times, config, seconds, spent, lasting, longer=longer)
 
 
 def in_parts(samples: Floats) -> Sequence[Floats]:

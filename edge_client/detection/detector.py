@@ -74,8 +74,6 @@ class Detector:
     Attributes:
         level_db: Level of the newest window, dB full scale.
         features: Of the newest window, float32 [frames, numbers]; None where it was too quiet.
-        scores: Scores of the newest window alone, float32 [labels]; zeros where it was too quiet to say.
-        limits: How high by the newest window those of an earlier one may be, ``Scorer.limits``; None where too quiet.
         sample_rate_hz: Sample rate of the stream, the model's, Hz.
         hop_samples: Number of samples from one window to the next: ``hop_s`` in whole frames, at most a clip.
     """
@@ -86,8 +84,6 @@ class Detector:
         """Begin with an empty stream; clock: seconds since 1970; input_name: where it comes from, for events."""
         self.counters = Counters()
         self.level_db = FLOOR_DB
-        self.scores: Floats = np.zeros(0, np.float32)
-        self.limits: Floats | None = None
         self._config = config
         self._clock = clock
         self._input = input_name
@@ -160,6 +156,11 @@ class Detector:
     def labels(self) -> tuple[str, ...]:
         """The labels that can be heard now, or whenever their owner has them listened for."""
         return self._label_map.labels
+
+    @property
+    def averaged(self) -> Floats:
+        """The newest averaged scores, float32 [labels]."""
+        return self._decisions.averaged
 
     @property
     def standing(self) -> dict[str, tuple[float, float]]:
@@ -245,10 +246,10 @@ class Detector:
         self.counters.windows += 1
         self.level_db = rms_dbfs(self._window)
         at_s = self._heard_samples / self._settings.sample_rate_hz
-        self.scores = self._scores()
-        slot = self._decisions.update(self.scores, at_s, self.limits)
+        scores, limits = self._scores()
+        slot = self._decisions.update(scores, at_s, limits)
         self._follow(at_s)
-        averaged = self._decisions.averaged
+        averaged = self.averaged
         best = float(averaged.max(initial=0.0))
         if self._look is not None:
             detected = "" if slot is None else self._label_map.slots[slot].name
@@ -329,21 +330,22 @@ class Detector:
                 self._interrupted.discard(slot)
                 self._followed.append(event)
 
-    def _scores(self) -> Floats:
-        """Return the newest window's scores, float32 [labels]; zeros where it is too quiet to say."""
+    def _scores(self) -> tuple[Floats, Floats | None]:
+        """Return the newest window's scores, float32 [labels], and how high by it those of an earlier one may be.
+
+        Zeros and None where it is too quiet to say.
+        """
         quiet = self.level_db < self._config.energy_gate_db
         self.counters.gated += quiet
         if quiet or not self._discriminates:
             self._features.reset()
-            self.features = self.limits = None
+            self.features = None
             self._newest.append(None)
-            return np.zeros(self._scorer.labels, np.float32)
+            return np.zeros(self._scorer.labels, np.float32), None
         self.features = self._features(self._window)
         self._newest.append(self.features)
         windows = self._scorer.windows(self.features[None], self._earlier(self.features))
-        self.limits = self._scorer.limits(windows)[0]
-        scores: Floats = self._scorer.of(windows)[0]
-        return scores
+        return self._scorer.of(windows)[0], self._scorer.limits(windows)[0]
 
     def _earlier(self, now: Floats) -> Floats | None:
         """Return features of windows half a second ago, a second, and so on, float32 [states, 1, frames, numbers]."""

@@ -29,8 +29,29 @@ def reaches(scores: Floats, columns: Floats, silent: Bools) -> tuple[Ints, Bools
     return best, (masked.max(axis=-1)[..., None] >= columns[best]) & ~silent[best][..., None]
 
 
-def _is_after(at_s: float, then_s: float) -> bool:
-    return abs(at_s - then_s - AFTER_S) <= ABOUT_S
+class Average:
+    """Averages the scores of a stream's windows over the last seconds; what comes after a window may limit its score.
+
+    ``seconds``: 0: the newest window's alone count.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._rows = seconds, deque[tuple[float, Floats]]()
+
+    def update(self, scores: Floats, at_s: float, limits: Floats | None = None) -> Floats:
+        """Take the scores of one window, float32 [labels]; return the average.
+
+        ``limits``: at most these are the scores of the window ``AFTER_S`` before, float32 [labels].
+        """
+        if limits is not None:
+            near = [row for row, (then_s, _) in enumerate(self._rows) if abs(at_s - then_s - AFTER_S) <= ABOUT_S]
+            for row in near[-1:]:
+                then_s, then = self._rows[row]
+                self._rows[row] = then_s, np.minimum(then, limits)
+        self._rows.append((at_s, scores))
+        while self._rows[0][0] < at_s - self._seconds + ROUNDING_S and len(self._rows) > 1:
+            self._rows.popleft()
+        return np.asarray(np.mean([row for _, row in self._rows], axis=0, dtype=np.float32))
 
 
 class Decisions:
@@ -64,12 +85,12 @@ class Decisions:
             config: How long a label is not heard again, which ones wait for which others, and when a sound is over.
             lasting: Those whose sounds have a begin and an end: of these, a short pause is a part of the sound.
             off: Those that are not listened for: they are not heard, keep no other from being so, and none waits.
-            average_s: Seconds over which :meth:`update` averages scores; 0: the newest alone counts.
+            average_s: Seconds over which :meth:`update` averages scores.
             release: Share of its threshold below which a label is armed again.
         """
         self.columns = columns
         self.averaged: Floats = np.zeros(len(columns), np.float32)
-        self._average_s, self._scores = average_s, deque[tuple[float, Floats]]()
+        self._average = Average(average_s)
         self.ended: tuple[tuple[int, float], ...] = ()
         self._refractory_s, self._release = config.refractory_s, release
         self._lasts = np.array([label in lasting for label in labels], np.bool_)
@@ -118,18 +139,7 @@ class Decisions:
         return best, now
 
     def update(self, scores: Floats, at_s: float, limits: Floats | None = None) -> int | None:
-        """Take the scores of one window, float32 [labels]; return the label that is heard now in the first column.
-
-        ``limits``: at most these are the scores of the window ``AFTER_S`` before, float32 [labels].
-        """
-        if limits is not None:
-            near = [number for number, (then_s, _) in enumerate(self._scores) if _is_after(at_s, then_s)]
-            for number in near[-1:]:
-                then_s, row = self._scores[number]
-                self._scores[number] = then_s, np.minimum(row, limits)
-        self._scores.append((at_s, scores))
-        while self._scores[0][0] < at_s - self._average_s + ROUNDING_S and len(self._scores) > 1:
-            self._scores.popleft()
-        self.averaged = np.mean([row for _, row in self._scores], axis=0, dtype=np.float32)
+        """Take what :meth:`Average.update` takes; return the label that is heard now in the first column."""
+        self.averaged = self._average.update(scores, at_s, limits)
         best, heard = self.decide(self.averaged, at_s)
         return best if heard[0] else None
