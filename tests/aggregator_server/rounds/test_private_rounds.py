@@ -15,7 +15,7 @@ from aggregator_server.rounds.replies import describe_round
 from aggregator_server.schemas import PrivateRequest
 from aggregator_server.store.tables import PrivatePartRow, PrivateRoundRow, RoundRow
 from tests.support.core_fleet import quiet, refusal
-from tests.support.embedded_words import PrototypeDevice
+from tests.support.embedded_words import CENTRES, WORDS, PrototypeDevice
 from tests.support.private_device import PrivateDevice
 from tests.support.private_fleet import PrivateCoreFleet, plain_means, private_devices
 
@@ -285,9 +285,17 @@ def test_liars_are_found_over_rounds_by_the_groups_that_they_are_in_and_move_the
 
 
 class Liar(PrivateDevice):
-    """One that lies when it is told to: far numbers, or that it is ten devices, so that its group has no sum."""
+    """One that lies when it is told to: far numbers, or that it is ten devices, so that its group has no sum.
+
+    Else it says what all say. Of five groups that scatter, and of the four that a lie leaves, an honest one stands out
+    after some deal of a thousand; of groups that lie in one point none does after any.
+    """
 
     lie: str | None = None
+
+    def takes(self):
+        words = np.stack([CENTRES[WORDS[int(class_id[1:])]] for class_id in self.classes]).astype(np.float32)
+        return (words[:, None], np.full(len(words), 3.0)) if self.said is None else super().takes()
 
     def numbers(self, work):
         self.said = np.full(12, 60.0) if self.lie == "far" else None
