@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.command import QUIET, Command, output_of_module, said
 from benchmarks.processes import peak_mb
 from fleet_protocol.bundle.ready_bundles import find_bundle
-from model_export.speed import EPOCH, measure
+from model_export.epoch_and_latency import EPOCH, measure
 
 ARCHITECTURES = ("cnn2", "dscnn3")
 EPOCHS, CLASSES, RATE = 3, 10, 0.01

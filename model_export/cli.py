@@ -19,7 +19,7 @@ from fleet_protocol.bundle.ready_bundles import LARGEST_BYTES, find_bundle
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.ground.atomic_files import write_durably
 from fleet_protocol.ground.command_line import describe_missing, parse, program, with_version
-from model_export import speed
+from model_export import epoch_and_latency
 from model_export.feature_statistics import Normalisation, features_of
 from model_export.front_ends import PRECISIONS, SHIPPED, find_front_end
 from model_export.pretraining import command as pretraining
@@ -60,8 +60,8 @@ def parser() -> argparse.ArgumentParser:
     measure = commands.add_parser("measure", help="print what a bundle costs on this machine, its front end included")
     measure.add_argument("bundle", help="an .auricle bundle, or the name of a ready one")
     measure.add_argument("--threads", type=int, default=1, metavar="N", help="of the graph (default: %(default)s)")
-    said = f"clips to train on; the seconds are scaled to {speed.EPOCH:,} (default: %(default)s)"
-    measure.add_argument("--samples", type=int, default=speed.EPOCH, metavar="N", help=said)
+    said = f"clips to train on; the seconds are scaled to {epoch_and_latency.EPOCH:,} (default: %(default)s)"
+    measure.add_argument("--samples", type=int, default=epoch_and_latency.EPOCH, metavar="N", help=said)
     measure.add_argument("--json", action="store_true", help="print the figures as a JSON object")
     measure.set_defaults(run=_measure)
     inspect = commands.add_parser("inspect", help="print a bundle's manifest and operators")
@@ -139,8 +139,8 @@ def _build(chosen: argparse.Namespace, terminal: TextIO) -> None:
 
 
 def _measure(chosen: argparse.Namespace, _: TextIO) -> None:
-    figures = speed.measure(find_bundle(chosen.bundle), chosen.threads, chosen.samples)
-    print(json.dumps(figures) if chosen.json else "\n".join(speed.describe(figures, chosen.threads)))
+    figures = epoch_and_latency.measure(find_bundle(chosen.bundle), chosen.threads, chosen.samples)
+    print(json.dumps(figures) if chosen.json else "\n".join(epoch_and_latency.describe(figures, chosen.threads)))
 
 
 def _inspect(chosen: argparse.Namespace, _: TextIO) -> None:

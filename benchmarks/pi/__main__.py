@@ -18,7 +18,7 @@ from benchmarks.command import ROOT, Command
 from benchmarks.pi.machine import Machine, throttling
 from edge_client.daemon.status import temperature_c
 from fleet_protocol.ground.atomic_files import write_durably
-from model_export import speed
+from model_export.epoch_and_latency import measure
 
 # Gudur & Perepu 2021, on a Raspberry Pi 2: an epoch of 1,000 frames, one inference, and the files of three models.
 _EPOCH_S, _INFERENCE_MS, _MODELS_KB = 1.2, 11, (520, 350, 270)
@@ -43,7 +43,7 @@ def table(bundles: dict[str, Path], chosen: argparse.Namespace, threads: list[in
     results = []
     for name, bundle in bundles.items():
         for count in threads:
-            figures = speed.measure(bundle, count, chosen.samples, chosen.clips)
+            figures = measure(bundle, count, chosen.samples, chosen.clips)
             figures |= {"bundle_kb": bundle.stat().st_size / 1000, "temperature_c": temperature_c()}
             cells = [_cell(figures[column], digits) for column, (_, digits) in COLUMNS.items()]
             print(f"{name:<16}{count:>7}" + "".join(cells), flush=True)

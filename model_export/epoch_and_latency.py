@@ -1,7 +1,7 @@
 """How long this machine takes to train a bundle and to recognise with it: `auricle-export measure`, `make bench-pi`.
 
 What is measured runs in a process of its own, so that its peak memory is its own, and without TensorFlow:
-`python -m model_export.speed BUNDLE THREADS SAMPLES CLIPS` prints one JSON object.
+`python -m model_export.epoch_and_latency BUNDLE THREADS SAMPLES CLIPS` prints one JSON object.
 """
 
 import json
@@ -48,7 +48,7 @@ def measure(bundle: Path, threads: int = 1, samples: int = EPOCH, clips: int = 2
     """
     if min(threads, samples, clips) < 1:
         raise ExportError(f"threads, samples and clips must be at least 1, not {threads}, {samples} and {clips}")
-    command = python("model_export.speed", bundle, threads, samples, clips)
+    command = python("model_export.epoch_and_latency", bundle, threads, samples, clips)
     # As on a device: NumPy's own threads would only get in the way of so little work.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

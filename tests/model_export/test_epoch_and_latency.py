@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
+from model_export.epoch_and_latency import measure
 from model_export.errors import ExportError
-from model_export.speed import measure
 from tests.support.checkout import run_module, without_tensorflow
 
 FIGURES = {
