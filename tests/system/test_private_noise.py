@@ -39,7 +39,7 @@ def stand_out(secrets, roster, uploaded, shape):
 
 
 def notes_of(devices):
-    """What each noted of the round, by its name at the server, once all have drawn a secret."""
+    """What each noted of the round, by its identifier, once all have drawn a secret."""
     states = [device.device_state() for device in devices]
     notes = {state.identity.load().device_id: state.private_rounds.load() for state in states}
     return notes if all(note and note.secret for note in notes.values()) else None
@@ -50,18 +50,24 @@ def test_daemons_find_a_word_through_the_noise_and_one_whose_budget_is_spent_sen
     manifest = read_bundle(bundle).manifest
     server, make = fleet_of({"base": bundle}, own=3)
     devices = [make(f"device-{number}", "base", ("yes",)) for number in range(DEVICES)]
-    careful, killed = devices[:2]
+    careful, killed, held = devices[:3]
     for device in devices:
         with device.config.open("a") as config:
             config.write("teach_epochs = 5\n" + ("[privacy]\nepsilon = 100\n" if device is careful else ""))
         device.start()
     enrolled(server, DEVICES)
-    opened = answer("round", "start", "--private", "7", "--epsilon", "100", "--deadline", "300s", "--data", server.data)
-    notes = wait_for(lambda: notes_of(devices), what="all keys")
+    killed.end(signal.SIGKILL)
+    opened = answer("round", "start", "--private", "7", "--epsilon", "100", "--deadline", "600s", "--data", server.data)
+    # A secret is gone after the round: no stage ends while the one that is killed, then the one that is held, lacks.
+    notes = wait_for(lambda: notes_of([device for device in devices if device is not killed]), what="keys of six")
+    held.process.send_signal(signal.SIGSTOP)
+    killed.start()
     wait_for(lambda: "answered shares" in killed.log(), what="shares of the device that is killed")
     killed.end(signal.SIGKILL)
-    note = killed.device_state().private_rounds.load()
+    last = notes_of([killed])
+    (note,) = last.values()
     roster = Roster(bytes.fromhex(note.context), note.members)
+    held.process.send_signal(signal.SIGCONT)
     killed.start()
     found = finished(server, opened["round_id"])
     assert found["summary"]["state"] == "done", found["summary"]["reason"]
@@ -74,7 +80,7 @@ def test_daemons_find_a_word_through_the_noise_and_one_whose_budget_is_spent_sen
         means.append(open_front_end(settings)(clips.load(clips.clips("yes")))[:, 0].mean(axis=0))
     plain = directions_of(statistics, np.stack(means)).sum(axis=0)
     sent = careful.device_state().blobs.prototypes(settings)
-    secrets = {one: bytes.fromhex(note.secret) for one, note in notes.items()}
+    secrets = {one: bytes.fromhex(note.secret) for one, note in (notes | last).items()}
     named = [one["device_id"] for one in found["participants"] if one["upload"] is not None]
     with server.client() as client:
         label_of = {one["class_id"]: one["name"] for one in client.get("/v1/classes").json()}
