@@ -161,7 +161,7 @@ class ClipStore:
 
     def size_bytes(self) -> int:
         """Return what all clips together take."""
-        return sum(_size(path) for path in folders.clip_files(self.folder))
+        return sum(size_of(path) for path in folders.clip_files(self.folder))
 
     def tidy(self, now: float | None = None) -> bool:
         """Remove what a power cut left half-written or empty; False: not now, as another process changes the store.
@@ -252,8 +252,9 @@ def _likely_time(path: Path) -> float:
     return written if is_likely(written, time.time()) else 0.0
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """Return a file's size in bytes; 0 of one that is gone."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
-        return 0  # deleted meanwhile
+        return 0

@@ -67,7 +67,7 @@ def _list(options: argparse.Namespace) -> int:
     teaching = open_teaching(options)
     store = teaching.store
     if options.label is not None:
-        clips = [_described(clip) for clip in _of_label(store, options.label)]
+        clips = [one for clip in _of_label(store, options.label) if (one := _described(clip)) is not None]
         rows = (
             f"{one['id']:<18} {local_time(one['taken'])} {one['seconds']:6.1f} s  {one['damage']}".rstrip()
             for one in clips
@@ -90,15 +90,21 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _summary(store: ClipStore, label: str) -> dict[str, Any]:
+    from edge_client.clips.store import size_of
+
     clips = store.clips(label)
-    seconds, size = sum(map(_seconds, clips)), sum(clip.path.stat().st_size for clip in clips)
+    seconds, size = sum(map(_seconds, clips)), sum(size_of(clip.path) for clip in clips)
     return {"label": label, "clips": len(clips), "seconds": round(seconds, 3), "mb": round(size / _MB, 3)}
 
 
-def _described(clip: Clip) -> dict[str, Any]:
+def _described(clip: Clip) -> dict[str, Any] | None:
+    """Return what is said of a clip; None of one that was deleted since it was listed."""
     from edge_client.events import iso
 
-    taken = iso(clip.path.stat().st_mtime)
+    try:
+        taken = iso(clip.path.stat().st_mtime)
+    except FileNotFoundError:
+        return None
     return {"id": clip.clip_id, "taken": taken, "seconds": round(_seconds(clip), 3), "damage": _damage(clip)}
 
 

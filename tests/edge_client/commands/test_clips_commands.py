@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from edge_client.audio import recordings
 from edge_client.config import load_config
 from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.owner import Teaching
@@ -275,3 +276,19 @@ def test_a_label_is_listened_for_or_not_at_its_hours_and_keeps_that_under_anothe
     edge("clips", "listen", "doorbell", "--off")
     edge("clips", "delete", "--label", "doorbell", "--yes", "--for-good")
     assert edge.state.choices.listened() == {}
+
+
+@pytest.mark.parametrize(("arguments", "listed"), [((), "yes"), (("--label", "yes"), "00010000_nohash_0")])
+def test_clips_that_are_deleted_while_they_are_listed_end_nothing(edge, monkeypatch, arguments, listed):
+    folder = edge.folder / "state" / "clips"
+    write_clips(folder, "yes", 2, seed=1)
+    length_of = recordings.duration_s
+
+    def deleted_after(path):
+        seconds = length_of(path)
+        for clip in (folder / "yes").glob("*.wav"):
+            clip.unlink()
+        return seconds
+
+    monkeypatch.setattr(recordings, "duration_s", deleted_after)
+    assert listed in edge("clips", *arguments)
