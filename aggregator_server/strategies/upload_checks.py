@@ -1,7 +1,8 @@
 """What every strategy checks of an upload: the classes and new sounds that it names, and its arrays.
 
-Of arrays: their names, shapes and dtype, that every number is finite, and that it is one that an honest device can come
-to (aggregation/input_bounds.py).
+Of arrays: their names, shapes and dtype, that every number is finite (``tensors.require``), and that it is one that an
+honest device can come to (aggregation/input_bounds.py). Before that web/request_bodies.py bounds the bytes, and
+rounds/devices/uploads.py checks the document.
 """
 
 from collections import Counter
