@@ -82,7 +82,8 @@ def _try(options: argparse.Namespace) -> int:
             if time.monotonic() >= next_at and all(one["state"] != "open" for one in client.get("/v1/rounds", limit=1)):
                 next_at = time.monotonic() + _INTERVAL_S
                 client.send("POST", "/v1/rounds", {})
-            _show_news(client, shown)
+            if _show_news(client, shown):
+                next_at = 0.0  # who looks on need not wait for the name
             _show_heard(listener, heard, told)
             programs.watch(_LOOK_S)
     return 0
@@ -119,8 +120,11 @@ def _answer(*arguments: object) -> Any:  # noqa: ANN401  (whatever JSON says)
     return json.loads(done.stdout)
 
 
-def _show_news(client: Client, shown: dict[int, str]) -> None:
-    """Print how the newest rounds stand, and what the fleet knows, where that is news; name a sound that it found."""
+def _show_news(client: Client, shown: dict[int, str]) -> bool:
+    """Print how the newest rounds stand, and what the fleet knows, where that is news.
+
+    Name a sound that the fleet found, and return whether there was one.
+    """
     known = client.get("/v1/classes")
     classes = ", ".join(found["name"] for found in known)
     for found in reversed(client.get("/v1/rounds", limit=2)):
@@ -133,10 +137,12 @@ def _show_news(client: Client, shown: dict[int, str]) -> None:
             print(f"{time.strftime('%H:%M:%S')}  round {number}, {found['strategy']}: {state}{knows}", flush=True)
     unnamed = next((info for info in known if info["name"] == f"sound-{info['class_id'].removeprefix('c')}"), None)
     everywhere = any(state.startswith("its result") for state in shown.values())
-    if everywhere and unnamed is not None:  # never what somebody named on the dashboard
-        client.send("PATCH", f"/v1/classes/{unnamed['class_id']}", {"name": _NEW})
-        said = f"{unnamed['name']}, which nobody had named, is the {_NEW} from now on, everywhere with the next round"
-        print(f"{time.strftime('%H:%M:%S')}  {said}", flush=True)
+    if not everywhere or unnamed is None:  # never what somebody named on the dashboard
+        return False
+    client.send("PATCH", f"/v1/classes/{unnamed['class_id']}", {"name": _NEW})
+    said = f"{unnamed['name']}, which nobody had named, is the {_NEW} from now on, everywhere with the next round"
+    print(f"{time.strftime('%H:%M:%S')}  {said}", flush=True)
+    return True
 
 
 def _show_heard(listener: str, heard: queue.SimpleQueue[str], told: set[str]) -> None:
