@@ -73,20 +73,17 @@ def test_nine_devices_of_which_three_go_after_their_shares_come_to_the_plain_sum
 
 
 def test_groups_are_combined_as_devices_are_and_each_counts_once(fleet_of):
-    fleet = fleet_of(*private_devices(14))
-    round_id = fleet.open_private(groups=4, aggregation=MEAN)
+    fleet = fleet_of(*private_devices(13))
+    round_id = fleet.open_private(groups=6, aggregation=MEAN)
     assert fleet.play() == round_id
     means, found = result(fleet, round_id)
-    shown = describe_round(fleet.store, round_id)
-    groups = shown.private.groups
-    assert sorted(len(group.devices) for group in groups) == [4, 5, 5]
+    require_plain(means, fleet.devices)
+    assert found.devices.max() <= 2
+    groups = describe_round(
+        fleet.store, round_id
+    ).private.groups  # two: of three, an honest one stands out by some deals
+    assert sorted(len(group.devices) for group in groups) == [6, 7]
     assert {one for group in groups for one in group.devices} == {device.device_id for device in fleet.devices}
-    # Of three groups, one of honest devices stands out where the other two happen to agree.
-    counted = {one for group in groups if not group.outcome.endswith("stood out") for one in group.devices}
-    assert len(counted) >= 9
-    assert counted.isdisjoint(shown.aggregation["screened"])
-    require_plain(means, [device for device in fleet.devices if device.device_id in counted])
-    assert found.devices.max() <= 3
 
 
 def test_the_groups_are_dealt_anew_in_each_round(fleet_of):
