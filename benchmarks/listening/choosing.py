@@ -30,7 +30,7 @@ from edge_client.detection.scores import Scorer, ScoreTable, Windows
 from edge_client.learning.teaching.job import NO_CLIPS, lesson_of
 from edge_client.learning.teaching.material import Material
 from edge_client.learning.teaching.prototypes import prototypes_of
-from edge_client.learning.teaching.thresholds import tails_of
+from edge_client.learning.teaching.tails import tails_of
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.numbers.arrays import Floats

@@ -1,10 +1,10 @@
 """How often a label's score is reached in this room by what is not the label, and the thresholds that follow.
 
-The tail from the words of the pretraining (edge_client/learning/teaching/thresholds.py) is what is believed of a room
-before anything was heard in it. What was heard takes over in two steps. First, the room's own tail begins at the score
-that is reached several times an hour here: so often that few hours tell it. That tail is then believed of the promised
-rate, and what was heard at it takes over. In both steps the rate at a score is the mean of a gamma distribution, of
-which the false accepts that were counted are the Poisson counts.
+The tail from the words of the pretraining (edge_client/learning/teaching/tails.py) is what is believed of a room before
+anything was heard in it. What was heard takes over in two steps. First, the room's own tail begins at the score that is
+reached several times an hour here: so often that few hours tell it. That tail is then believed of the promised rate,
+and what was heard at it takes over. In both steps the rate at a score is the mean of a gamma distribution, of which the
+false accepts that were counted are the Poisson counts.
 """
 
 from __future__ import annotations

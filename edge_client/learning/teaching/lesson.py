@@ -18,7 +18,7 @@ from edge_client.learning.teaching.head import train_head
 from edge_client.learning.teaching.heard import Embeddings
 from edge_client.learning.teaching.material import Material, material_of
 from edge_client.learning.teaching.prototypes import prototypes_of
-from edge_client.learning.teaching.thresholds import tails_of
+from edge_client.learning.teaching.tails import tails_of
 from edge_client.learning.teaching.trial import Trial
 from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime

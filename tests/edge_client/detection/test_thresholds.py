@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge_client.detection.thresholds import Tail
-from edge_client.learning.teaching.thresholds import fit_tails
+from edge_client.learning.teaching.tails import fit_tails
 
 
 def sounds(count, level, scale, seed=0):
